@@ -1,0 +1,256 @@
+"""Everything that happens in a run, as frozen values; front ends and records consume nothing else.
+
+The conversation *is* the fold of these events (`engine.history.fold`). `TextDelta` and `ThinkingDelta` are for
+live output only and are not recorded: the whole text follows in `AssistantMessage`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from sandbox_agent.types import JsonObject, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Base of all events. `agent_id` says whose it is ("main" or a sub-agent), `parent_id` is that agent's parent."""
+
+    type: ClassVar[str] = ""
+    recorded: ClassVar[bool] = True
+    agent_id: str = "main"
+    parent_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStarted(Event):
+    """Written once, before anything else: what the run is made of."""
+
+    type: ClassVar[str] = "session_started"
+    session_id: str
+    model: str
+    workspace: str
+    workspace_mode: str
+    image: str
+    policy: str
+    mode: str
+    tools: tuple[str, ...]
+    version: str
+    resumed_from: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxReady(Event):
+    """The container answers. `isolation` is one line for people, `transport` is "runner" or "exec"."""
+
+    type: ClassVar[str] = "sandbox_ready"
+    container_id: str
+    isolation: str
+    transport: str
+    start_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserMessage(Event):
+    """A user turn that is not tool results: the task, or a queued message."""
+
+    type: ClassVar[str] = "user_message"
+    content: tuple[JsonObject, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestStarted(Event):
+    """A model request goes out. `turn` counts from 1."""
+
+    type: ClassVar[str] = "request_started"
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta(Event):
+    """A piece of the answer as it streams. Live only."""
+
+    type: ClassVar[str] = "text_delta"
+    recorded: ClassVar[bool] = False
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingDelta(Event):
+    """A piece of the model's visible thinking as it streams. Live only."""
+
+    type: ClassVar[str] = "thinking_delta"
+    recorded: ClassVar[bool] = False
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRetrying(Event):
+    """The request failed in a passing way and is sent again; what streamed so far is void."""
+
+    type: ClassVar[str] = "model_retrying"
+    attempt: int
+    wait_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssistantMessage(Event):
+    """One whole answer, blocks exactly as they came (and as they go back)."""
+
+    type: ClassVar[str] = "assistant_message"
+    content: tuple[JsonObject, ...]
+    stop_reason: str
+    model: str
+    usage: Usage
+    message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionDecided(Event):
+    """What the gate said of one call. `asked` is True when a person or callback was asked."""
+
+    type: ClassVar[str] = "permission_decided"
+    call_id: str
+    tool: str
+    verdict: str
+    reason: str
+    rule: str | None
+    location: str | None
+    input_sha256: str
+    asked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStarted(Event):
+    """A call begins. `batch` numbers the steps of its turn from 0: calls of one batch run together."""
+
+    type: ClassVar[str] = "tool_started"
+    call_id: str
+    tool: str
+    summary: str
+    input: JsonObject
+    batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFinished(Event):
+    """A call ended, for whatever reason; refused and invalid calls too (with `duration_s` 0)."""
+
+    type: ClassVar[str] = "tool_finished"
+    call_id: str
+    tool: str
+    content: str | tuple[JsonObject, ...]
+    is_error: bool
+    duration_s: float
+    meta: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResultsMessage(Event):
+    """The user message that answers all tool_use blocks of a turn, in call order, plus queued text behind them."""
+
+    type: ClassVar[str] = "tool_results"
+    content: tuple[JsonObject, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice(Event):
+    """A line for the person: `level` is "info" or "warning"."""
+
+    type: ClassVar[str] = "notice"
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitReached(Event):
+    """A limit of the run was hit. `limit` is its name in the policy, `value` what was allowed."""
+
+    type: ClassVar[str] = "limit_reached"
+    limit: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewReady(Event):
+    """What the run changed in its copy of the folder: one entry a file, see `workspaces.review.Change.as_json`."""
+
+    type: ClassVar[str] = "review_ready"
+    changes: tuple[JsonObject, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesApplied(Event):
+    """Which files went to the user's folder, which did not, and why not (path to reason)."""
+
+    type: ClassVar[str] = "changes_applied"
+    applied: tuple[str, ...]
+    unapplied: tuple[str, ...]
+    conflicts: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished(Event):
+    """The end. `status` is one of done, denied, failed, limit, sandbox_error, model_error, interrupted."""
+
+    type: ClassVar[str] = "run_finished"
+    status: str
+    text: str
+    turns: int
+    usage: Usage
+    duration_s: float
+    denials: tuple[JsonObject, ...] = ()
+    error: str | None = None
+
+
+EVENT_TYPES: dict[str, type[Event]] = {
+    cls.type: cls
+    for cls in (
+        SessionStarted,
+        SandboxReady,
+        UserMessage,
+        RequestStarted,
+        TextDelta,
+        ThinkingDelta,
+        ModelRetrying,
+        AssistantMessage,
+        PermissionDecided,
+        ToolStarted,
+        ToolFinished,
+        ToolResultsMessage,
+        Notice,
+        LimitReached,
+        ReviewReady,
+        ChangesApplied,
+        RunFinished,
+    )
+}
+
+
+def encode(event: Event) -> JsonObject:
+    """The event as a JSON object, `type` first."""
+    return {"type": event.type, **dataclasses.asdict(event)}
+
+
+def decode(data: JsonObject) -> Event:
+    """The event a JSON object stands for.
+
+    Raises:
+        ValueError: an unknown `type`, or fields that do not fit it.
+    """
+    cls = EVENT_TYPES.get(str(data.get("type")))
+    if cls is None:
+        raise ValueError(f"unknown event type {data.get('type')!r}")
+    fields: dict[str, Any] = {}
+    for spec in dataclasses.fields(cls):
+        if spec.name in data:
+            value = data[spec.name]
+            fields[spec.name] = tuple(value) if isinstance(value, list) else value
+    if isinstance(fields.get("usage"), dict):
+        fields["usage"] = Usage(**fields["usage"])
+    try:
+        return cls(**fields)
+    except TypeError as exc:
+        raise ValueError(f"event {cls.type}: {exc}") from exc

@@ -1,0 +1,90 @@
+"""What a model back end is: one verb, `stream`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sandbox_agent.types import JsonObject, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One request, in the Messages API's own JSON.
+
+    `system` is a tuple of text blocks, `tools` the tool definitions in pool order. The back end adds cache marks.
+    """
+
+    messages: tuple[JsonObject, ...]
+    system: tuple[JsonObject, ...] = ()
+    tools: tuple[JsonObject, ...] = ()
+    max_tokens: int = 32_000
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """Streamed text, for live output."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingPiece:
+    """Streamed thinking, for live output."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """The attempt failed in a passing way; everything streamed by it is void and a new one starts after `wait_s`."""
+
+    attempt: int
+    wait_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The whole answer; always the last event of a stream.
+
+    `content` holds the blocks as they came and as they must go back. A tool_use whose JSON could not be parsed has
+    input {} there; its text as it came is in `malformed`, by tool_use id.
+    """
+
+    content: tuple[JsonObject, ...]
+    stop_reason: str
+    usage: Usage
+    model: str
+    message_id: str | None = None
+    malformed: dict[str, str] = field(default_factory=dict)
+    stop_details: JsonObject | None = None
+
+
+ModelEvent = TextPiece | ThinkingPiece | Retrying | Answer
+
+
+class Model(Protocol):
+    """A model back end."""
+
+    @property
+    def name(self) -> str:
+        """What to show and record, for example "anthropic:claude-sonnet-5-5"."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Send one request and stream its answer; the last event is an `Answer`.
+
+        Cancelling the iteration cancels the request.
+
+        Raises:
+            ModelOverloadedError: passing faults outlived the bounded retries.
+            ModelRejectedError: refused for good (bad request, bad key, unknown model, prompt too long).
+            ReplayMismatchError: a replayed model was asked for something else.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Give back connections. Safe to call twice."""
+        ...

@@ -1,0 +1,141 @@
+"""The plain values that travel between rooms. No I/O, no behaviour beyond small predicates.
+
+Message content is kept as the Messages API's own JSON blocks, so that blocks this version does not know
+(thinking, redacted, future ones) go back to the model unchanged.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any
+
+JsonObject = dict[str, Any]
+"""A JSON object as the Messages API writes it. The one place where `Any` is allowed past the edge."""
+
+WORKSPACE_MOUNT = "/workspace"
+"""Where the workspace is inside every session container."""
+
+
+class Verdict(enum.IntEnum):
+    """Ordered: the strictest of several verdicts is their `max`."""
+
+    ALLOW = 0
+    ASK = 1
+    DENY = 2
+
+
+class Mode(enum.StrEnum):
+    """The permission mode of a session; spelled as the field spells it."""
+
+    DEFAULT = "default"
+    ACCEPT_EDITS = "acceptEdits"
+    PLAN = "plan"
+    DONT_ASK = "dontAsk"
+    BYPASS = "bypassPermissions"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """One tool_use block of the model's answer.
+
+    `malformed` holds the text as it came when it was not a JSON object; `input` is empty then.
+    """
+
+    id: str
+    name: str
+    input: JsonObject
+    malformed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PathAccess:
+    """A path a call will touch, absolute in the container.
+
+    `resolved` is the same path with links followed *in the container*; None until the gate has asked. A missing
+    file resolves to where it would be made.
+    """
+
+    path: str
+    write: bool
+    resolved: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a call is about, for rules and for people.
+
+    `summary` is one line (unsanitised). `command` is the shell text of Bash. `specifier` is what a rule
+    `Tool(specifier)` is compared with for tools that have neither paths nor a command.
+    """
+
+    summary: str
+    paths: tuple[PathAccess, ...] = ()
+    command: str | None = None
+    specifier: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionRequest:
+    """All a policy needs to decide, gathered beforehand; deciding does no I/O.
+
+    `input_sha256` binds the decision to the exact input that runs. `read_only` and `edits` are the tool's
+    predicates on that input, False where in doubt.
+    """
+
+    tool: str
+    subject: Subject
+    input_sha256: str
+    read_only: bool = False
+    edits: bool = False
+    source: str = "builtin"
+    agent_id: str = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A verdict with its reason. `rule` is the rule text or id, `location` its `file:line`, None if no rule spoke."""
+
+    verdict: Verdict
+    reason: str
+    rule: str | None = None
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool call gave: text or API content blocks for the model, and data for front ends.
+
+    `meta` keys that front ends know: `diff` (unified diff text), `todos` (list), `exit_code`, `timed_out`,
+    `truncated`, `changed` (list of container paths the call itself wrote).
+    """
+
+    content: str | tuple[JsonObject, ...]
+    is_error: bool = False
+    meta: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts. `input_tokens` excludes the cache, as the API reports it."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_creation_input_tokens + other.cache_creation_input_tokens,
+            self.cache_read_input_tokens + other.cache_read_input_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may use. None means no limit."""
+
+    turns: int | None = 200
+    wall_s: float | None = 3600.0
