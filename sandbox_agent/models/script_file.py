@@ -1,0 +1,214 @@
+"""The shape of a script for the scripted model, and reading it from YAML. Playing it is in `scripted.py`.
+
+A wrong script is refused when it is read, with file and line, and never in the middle of a run.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from sandbox_agent.errors import ConfigError
+from sandbox_agent.types import JsonObject
+
+UsageKey = Literal["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ToolCall(_Part):
+    """One tool_use block. `input` as a string is sent as is, to play JSON that does not parse."""
+
+    name: str = Field(min_length=1)
+    input: dict[str, Any] | str = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: object) -> object:
+        if isinstance(value, dict) and "name" not in value and len(value) == 1:
+            [(name, tool_input)] = value.items()
+            return {"name": name, "input": {} if tool_input is None else tool_input}
+        return value
+
+
+class Expect(_Part):
+    """What the last tool results must look like.
+
+    `call` is the call it speaks of, counted from 0; None means all results together (`contains` is searched in their
+    joined text, `is_error: false` means none failed, `is_error: true` that at least one did).
+    """
+
+    contains: tuple[str, ...] = ()
+    not_contains: tuple[str, ...] = ()
+    is_error: bool | None = None
+    call: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: object) -> object:
+        return {"contains": value} if isinstance(value, str) else value
+
+    @field_validator("contains", "not_contains", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+
+class Fault(_Part):
+    """An error instead of an answer. `passing` faults are what outlives the retries, others are refusals."""
+
+    message: str
+    kind: str | None = None
+    status: int | None = None
+    passing: bool = False
+
+
+class Turn(_Part):
+    """One answer of the model, and what must be true before it is given."""
+
+    thinking: str | None = None
+    text: str | None = None
+    tools: tuple[ToolCall, ...] = ()
+    content: tuple[dict[str, Any], ...] | None = None
+    """Ready content blocks, in place of thinking, text and tools."""
+    stop_reason: str | None = None
+    """Default: tool_use when there are tool_use blocks, else end_turn."""
+    usage: dict[UsageKey, int] = Field(default_factory=dict)
+    delay_s: float = Field(default=0.0, ge=0)
+    """Waited before anything streams."""
+    chunk_chars: int | None = Field(default=None, ge=1)
+    pace_s: float | None = Field(default=None, ge=0)
+    """Waited after each piece of streamed text."""
+    expect: tuple[Expect, ...] = ()
+    capture: dict[str, str] = Field(default_factory=dict)
+    """Name to regular expression: its first group (or the whole match) in the last tool results becomes {{name}}."""
+    error: Fault | None = None
+
+    @field_validator("expect", mode="before")
+    @classmethod
+    def _expect_by_position(cls, value: object) -> object:
+        if not isinstance(value, list | tuple):
+            return (value,)
+        forms = ({"contains": item} if isinstance(item, str) else item for item in value)
+        return tuple({"call": place, **item} if isinstance(item, dict) else item for place, item in enumerate(forms))
+
+    @field_validator("capture")
+    @classmethod
+    def _patterns_compile(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, pattern in value.items():
+            try:
+                re.compile(pattern)
+            except re.error as exc:
+                raise ValueError(f"{name}: not a regular expression: {exc}") from exc
+        return value
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Turn:
+        if self.content is not None and (self.text is not None or self.tools or self.thinking is not None):
+            raise ValueError("content cannot stand beside text, thinking or tools")
+        if self.error is None and not (self.content or self.tools or (self.text or "").strip()):
+            raise ValueError("a turn needs text, tools, content or error")
+        return self
+
+
+class Script(_Part):
+    """A whole script. `agents` serves requests whose first user message contains the key from a list of their own."""
+
+    turns: tuple[Turn, ...] = Field(min_length=1)
+    name: str | None = None
+    agents: dict[str, tuple[Turn, ...]] = Field(default_factory=dict)
+    chunk_chars: int = Field(default=24, ge=1)
+    pace_s: float = Field(default=0.0, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: object) -> object:
+        return {"turns": value} if isinstance(value, list | tuple) else value
+
+
+def read_script(path: Path) -> Script:
+    """The script in a YAML file.
+
+    Raises:
+        ConfigError: no such file, not YAML, or not a script; the text starts with `file:line`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "not UTF-8 text"
+        raise ConfigError(f"{path}: cannot read the model script: {reason}") from exc
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        data = loader.construct_document(root) if root is not None else None
+    except yaml.YAMLError as exc:
+        mark = getattr(exc, "problem_mark", None)
+        line = mark.line + 1 if mark is not None else 1
+        raise ConfigError(f"{path}:{line}: not YAML: {getattr(exc, 'problem', None) or exc}") from exc
+    finally:
+        loader.dispose()
+    if not isinstance(data, list | dict):
+        raise ConfigError(f"{path}:1: a model script is a list of turns, or a mapping with the key 'turns'")
+    try:
+        return Script.model_validate(data)
+    except ValidationError as exc:
+        error = exc.errors(include_url=False)[0]
+        where = error["loc"]
+        place = where[1:] if isinstance(data, list) and where[:1] == ("turns",) else where
+        shown = ".".join(map(str, where))
+        raise ConfigError(f"{path}:{_line_of(root, place)}: {shown}: {_plain(error['msg'])}") from exc
+
+
+def _plain(message: str) -> str:
+    return message.removeprefix("Value error, ")
+
+
+def _line_of(node: yaml.Node | None, place: tuple[int | str, ...]) -> int:
+    """The line, from 1, of the deepest node on the way to `place` that exists in the file."""
+    line = node.start_mark.line + 1 if node is not None else 1
+    for step in place:
+        child: yaml.Node | None = None
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                if key.value == str(step):
+                    child, line = value, key.start_mark.line + 1
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            child = node.value[step]
+            line = child.start_mark.line + 1
+        if child is None:
+            break
+        node = child
+    return line
+
+
+def fill_in(value: Any, names: dict[str, str]) -> Any:
+    """`value` with every {{name}} that is known put in; unknown ones stay, files are full of double braces."""
+    if isinstance(value, str):
+        return re.sub(r"\{\{(\w+)\}\}", lambda match: names.get(match.group(1), match.group(0)), value)
+    if isinstance(value, list):
+        return [fill_in(item, names) for item in value]
+    if isinstance(value, dict):
+        return {key: fill_in(item, names) for key, item in value.items()}
+    return value
+
+
+def result_blocks(message: JsonObject) -> list[JsonObject]:
+    """The tool_result blocks of a message."""
+    content = message.get("content")
+    if not isinstance(content, list | tuple):
+        return []
+    return [block for block in content if block.get("type") == "tool_result"]
+
+
+def result_text(block: JsonObject) -> str:
+    """The text of a tool_result block; images and documents count as nothing."""
+    content = block.get("content", "")
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part["text"]) for part in content if part.get("type") == "text")
