@@ -24,8 +24,9 @@ class ToolContext:
     """All that a tool may touch: no session, no model, no policy. One per agent.
 
     `known_files` maps a resolved container path to the SHA-256 of the content the model last saw whole or in part.
-    `failed_edits` counts identical failing Edit calls by input digest. `resolved` holds, for the call being run, the
-    path each subject path resolved to when it was judged.
+    `failed_edits` counts identical failing Edit calls by input digest. `resolved` maps each path of a subject to where
+    it led when the gate judged it: pass `resolved=ctx.resolved.get(path)` to the sandbox's file verbs, which refuse if
+    it leads elsewhere by then.
     """
 
     sandbox: Sandbox
@@ -34,6 +35,7 @@ class ToolContext:
     agent_id: str = "main"
     known_files: dict[str, str] = field(default_factory=dict)
     failed_edits: dict[str, int] = field(default_factory=dict)
+    resolved: dict[str, str] = field(default_factory=dict)
     masked: Callable[[str], str | None] = lambda path: None
     """Resolved container path to the mask rule that hides it, None if it is not masked."""
 
