@@ -1,0 +1,61 @@
+"""What a run is asked to be, and where our own files live. Nothing in a workspace is ever read as configuration."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_agent.types import Mode
+
+DEFAULT_MODEL = "anthropic:claude-sonnet-5-5"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """One run. None means "as the policy says"."""
+
+    workspace: Path
+    model: str = DEFAULT_MODEL
+    """`anthropic:NAME` or `script:FILE`."""
+    policy: str | None = None
+    """Name of a shipped policy or path of a file; None is the user's own, else the shipped `default`."""
+    mode: Mode | None = None
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    image: str | None = None
+    workspace_mode: str = "copy"
+    """`copy` or `bind`."""
+    max_turns: int | None = None
+    timeout_s: float | None = None
+    resume: str | None = None
+    """A session ID, or "last" for the newest session of this workspace."""
+
+
+def state_dir() -> Path:
+    """Where sessions are kept: `$XDG_STATE_HOME/sandbox-agent`, made 0700 on first use."""
+    return _own_dir("XDG_STATE_HOME", ".local/state")
+
+
+def config_dir() -> Path:
+    """Where the user's own policy lives: `$XDG_CONFIG_HOME/sandbox-agent`. Not made here."""
+    return _base("XDG_CONFIG_HOME", ".config") / "sandbox-agent"
+
+
+def sessions_dir() -> Path:
+    """One folder a session, named by its ID."""
+    path = state_dir() / "sessions"
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def _own_dir(variable: str, default: str) -> Path:
+    path = _base(variable, default) / "sandbox-agent"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def _base(variable: str, default: str) -> Path:
+    # A relative value is invalid by the XDG rules and would make our state depend on the working directory.
+    value = os.environ.get(variable, "")
+    return Path(value) if value.startswith("/") else Path.home() / default

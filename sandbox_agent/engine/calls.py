@@ -1,0 +1,129 @@
+"""One turn's tool calls, from the model's blocks to the results message: parse, batch, judge, run, cap."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import anyio
+
+from sandbox_agent.engine import gate, history
+from sandbox_agent.engine.scheduler import Call, partition, run_batch
+from sandbox_agent.engine.session import Session
+from sandbox_agent.errors import ToolError
+from sandbox_agent.events import ToolFinished, ToolResultsMessage, ToolStarted
+from sandbox_agent.models.base import Answer
+from sandbox_agent.tools.cap import cap
+from sandbox_agent.tools.validation import parse_input, unknown_tool
+from sandbox_agent.types import ToolResult, ToolUse, Verdict
+
+
+def uses_of(answer: Answer) -> list[ToolUse]:
+    """The tool_use blocks of an answer, in order."""
+    return [
+        ToolUse(str(block["id"]), str(block["name"]), block.get("input") or {}, answer.malformed.get(str(block["id"])))
+        for block in answer.content
+        if block.get("type") == "tool_use"
+    ]
+
+
+async def run_calls(session: Session, uses: Sequence[ToolUse]) -> None:
+    """Run all calls of a turn and put their results, in call order, into the conversation as one message.
+
+    Also when cancelled or when the sandbox dies: calls without a result by then get the "interrupted" one.
+    """
+    results: dict[str, ToolResult] = {}
+    try:
+        for number, batch in enumerate(partition([_prepare(session, use) for use in uses])):
+            await _run_judged(session, batch, number, results)
+    finally:
+        for use in uses:
+            if use.id not in results:
+                _finish(session, use, ToolResult(history.INTERRUPTED, is_error=True), 0.0, results)
+        _emit_results(session, uses, results)
+
+
+def refuse_calls(session: Session, uses: Sequence[ToolUse], reason: str) -> None:
+    """Answer all calls of a turn with an error without running any."""
+    results: dict[str, ToolResult] = {}
+    for use in uses:
+        _finish(session, use, ToolResult(reason, is_error=True), 0.0, results)
+    _emit_results(session, uses, results)
+
+
+def _prepare(session: Session, use: ToolUse) -> Call:
+    tool = session.pool.get(use.name)
+    if tool is None:
+        return Call(use, refused=ToolResult(unknown_tool(use.name, session.pool), is_error=True))
+    parsed = parse_input(tool, use)
+    if isinstance(parsed, str):
+        return Call(use, tool, refused=ToolResult(parsed, is_error=True))
+    return Call(use, tool, parsed)
+
+
+async def _run_judged(session: Session, batch: Sequence[Call], number: int, results: dict[str, ToolResult]) -> None:
+    if any(call.refused is None for call in batch):
+        await session.sandbox_gate.wait()
+    allowed: list[gate.Judged] = []
+    for judged in await gate.judge(session, batch):
+        call = judged.call
+        if call.refused is not None:
+            _finish(session, call.use, call.refused, 0.0, results)
+        elif judged.decision.verdict is Verdict.ALLOW:
+            allowed.append(judged)
+        else:
+            _finish(session, call.use, gate.refusal(judged.decision), 0.0, results)
+    summaries = {judged.call.use.id: judged.subject.summary for judged in allowed}
+
+    async def run_one(call: Call) -> None:
+        session.emit(
+            ToolStarted(
+                agent_id=session.agent_id,
+                call_id=call.use.id,
+                tool=call.use.name,
+                summary=summaries[call.use.id],
+                input=call.use.input,
+                batch=number,
+            )
+        )
+        started = time.monotonic()
+        result = await _run_tool(session, call)
+        _finish(session, call.use, result, time.monotonic() - started, results)
+
+    if allowed:
+        await run_batch([judged.call for judged in allowed], run_one)
+
+
+async def _run_tool(session: Session, call: Call) -> ToolResult:
+    assert call.tool is not None
+    try:
+        with anyio.fail_after(call.tool.timeout_s):
+            result = await call.tool.run(call.input, session.ctx)
+    except ToolError as exc:
+        result = ToolResult(str(exc), is_error=True)
+    except TimeoutError:
+        text = f"{call.tool.name} did not finish within {call.tool.timeout_s} s and was stopped."
+        result = ToolResult(text, is_error=True, meta={"timed_out": True})
+    return cap(result, call.tool.max_result_chars)
+
+
+def _finish(
+    session: Session, use: ToolUse, result: ToolResult, duration_s: float, results: dict[str, ToolResult]
+) -> None:
+    results[use.id] = result
+    session.emit(
+        ToolFinished(
+            agent_id=session.agent_id,
+            call_id=use.id,
+            tool=use.name,
+            content=result.content,
+            is_error=result.is_error,
+            duration_s=duration_s,
+            meta=result.meta,
+        )
+    )
+
+
+def _emit_results(session: Session, uses: Sequence[ToolUse], results: dict[str, ToolResult]) -> None:
+    blocks = tuple(history.result_block(use.id, results[use.id]) for use in uses)
+    session.emit(ToolResultsMessage(agent_id=session.agent_id, content=blocks))

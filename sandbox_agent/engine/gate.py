@@ -1,0 +1,154 @@
+"""The one gate: every call of every agent is judged here, and nowhere else, before it runs.
+
+A batch is judged in call order, so questions come in order. What needs I/O (where a path leads in the container) is
+gathered first, in one round trip; deciding is pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sandbox_agent.engine.scheduler import Call, holds
+from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
+from sandbox_agent.events import PermissionDecided
+from sandbox_agent.types import Decision, JsonObject, Mode, PermissionRequest, Subject, ToolResult, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A call with its decision; `subject` is what the decision was about."""
+
+    call: Call
+    decision: Decision
+    subject: Subject
+
+
+async def judge(session: Session, calls: Sequence[Call]) -> list[Judged]:
+    """Decide every call of a batch, asking the person where the policy says so.
+
+    Raises:
+        SandboxError: where a path leads could not be found out because the sandbox is gone.
+    """
+    subjects = [_subject(session, call) for call in calls]
+    subjects = await _resolve(session, subjects)
+    judged: list[Judged] = []
+    for call, subject in zip(calls, subjects, strict=True):
+        if call.tool is None or call.refused is not None:
+            judged.append(Judged(call, Decision(Verdict.DENY, "not a valid call"), Subject(call.use.name)))
+        elif isinstance(subject, Decision):
+            judged.append(Judged(call, _note(session, call, subject, asked=False), Subject(call.use.name)))
+        else:
+            judged.append(Judged(call, await _decide(session, call, subject), subject))
+    return judged
+
+
+def refusal(decision: Decision) -> ToolResult:
+    """What the model is told of a denied call: the reason, and that its siblings went on."""
+    text = f"Permission denied: {decision.reason} Do not try to reach the same end another way; say what you need."
+    return ToolResult(text, is_error=True, meta={"denied": True, "reason": decision.reason})
+
+
+def digest(name: str, value: JsonObject) -> str:
+    """SHA-256 of a call's exact input; binds a decision to the bytes that run."""
+    text = json.dumps([name, value], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _subject(session: Session, call: Call) -> Subject | Decision | None:
+    if call.tool is None or call.input is None:
+        return None
+    try:
+        return call.tool.subject(call.input, session.ctx)
+    except Exception as exc:  # noqa: BLE001 - a tool author's code; what cannot say its subject is not run
+        return Decision(Verdict.DENY, f"{call.tool.name} could not say what it would touch ({exc}).")
+
+
+async def _resolve(session: Session, subjects: Sequence[Subject | Decision | None]) -> list[Subject | Decision | None]:
+    paths = sorted({access.path for subject in subjects if isinstance(subject, Subject) for access in subject.paths})
+    if not paths:
+        return list(subjects)
+    found = {info.path: info.resolved for info in await session.sandbox.resolve(paths)}
+    session.ctx.resolved = found
+    return [
+        replace(s, paths=tuple(replace(access, resolved=found.get(access.path)) for access in s.paths))
+        if isinstance(s, Subject)
+        else s
+        for s in subjects
+    ]
+
+
+async def _decide(session: Session, call: Call, subject: Subject | None) -> Decision:
+    assert call.tool is not None
+    assert subject is not None
+    request = PermissionRequest(
+        tool=call.tool.name,
+        subject=subject,
+        input_sha256=digest(call.use.name, call.use.input),
+        read_only=holds(call.tool.read_only, call.input),
+        edits=holds(call.tool.edits, call.input),
+        source=call.tool.source,
+        agent_id=session.agent_id,
+    )
+    try:
+        decision = session.policy.decide(request, session.mode)
+    except Exception as exc:  # noqa: BLE001 - a policy that fails denies; the record names the fault
+        decision = Decision(Verdict.DENY, f"the policy failed on this call ({type(exc).__name__}: {exc}).")
+    if decision.verdict is not Verdict.ASK:
+        return _note(session, call, decision, asked=False)
+    if request.input_sha256 in session.allowed_inputs:
+        allowed = Decision(Verdict.ALLOW, "allowed for this session by the person.")
+        return _note(session, call, allowed, asked=False)
+    return await _ask(session, call, subject, decision, request.input_sha256)
+
+
+async def _ask(session: Session, call: Call, subject: Subject, decision: Decision, input_sha256: str) -> Decision:
+    if session.approver is None or session.mode is Mode.DONT_ASK:
+        hint = f"allow it by a rule (--allow {call.use.name}, or in the policy file)."
+        reason = f"{decision.reason} Nobody is there to ask: {hint}"
+        return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=reason), asked=False)
+    suggested = session.policy.suggest(call.use.name, subject)
+    question = ApprovalRequest(call.use.id, call.use.name, subject, call.use.input, decision, suggested)
+    try:
+        answer = await session.approver(question)
+    except Exception as exc:  # noqa: BLE001 - an approver that fails has not approved
+        answer = ApprovalAnswer(False, reason=f"the approver failed ({type(exc).__name__}: {exc}).")
+    if not answer.allow:
+        told = f"the person said no: {answer.reason}" if answer.reason else "the person said no."
+        return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=told), asked=True)
+    _remember(session, answer, suggested, input_sha256)
+    return _note(session, call, replace(decision, verdict=Verdict.ALLOW, reason="the person said yes."), asked=True)
+
+
+def _remember(session: Session, answer: ApprovalAnswer, suggested: str | None, input_sha256: str) -> None:
+    """Keep a yes for longer than once: by the rule that was shown, or by the exact input where no rule fits."""
+    if answer.scope == "once":
+        return
+    if suggested is None:
+        session.allowed_inputs.add(input_sha256)
+        return
+    session.policy = session.policy.with_allow(suggested)
+    if answer.scope == "always" and session.save_rule is not None:
+        session.save_rule(suggested)
+
+
+def _note(session: Session, call: Call, decision: Decision, *, asked: bool) -> Decision:
+    session.emit(
+        PermissionDecided(
+            agent_id=session.agent_id,
+            call_id=call.use.id,
+            tool=call.use.name,
+            verdict=decision.verdict.name.lower(),
+            reason=decision.reason,
+            rule=decision.rule,
+            location=decision.location,
+            input_sha256=digest(call.use.name, call.use.input),
+            asked=asked,
+        )
+    )
+    if decision.verdict is Verdict.DENY:
+        denial = {"tool_name": call.use.name, "tool_use_id": call.use.id, "tool_input": call.use.input}
+        session.denials.append({**denial, "reason": decision.reason, "rule": decision.rule})
+    return decision

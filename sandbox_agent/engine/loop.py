@@ -1,0 +1,232 @@
+"""The loop: ask the model, run its calls, answer, until it stops or a limit is hit. One straight path.
+
+run ─ _drive ─ _turn ─ _ask_model
+                     └ calls.run_calls
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import anyio
+
+from sandbox_agent.engine import calls
+from sandbox_agent.engine.queue import Priority
+from sandbox_agent.engine.session import Session
+from sandbox_agent.errors import ModelError, ReplayMismatchError, SandboxAgentError, SandboxError
+from sandbox_agent.events import (
+    AssistantMessage,
+    Event,
+    LimitReached,
+    ModelRetrying,
+    Notice,
+    RequestStarted,
+    RunFinished,
+    TextDelta,
+    ThinkingDelta,
+    UserMessage,
+)
+from sandbox_agent.models.base import Answer, ModelRequest, Retrying, TextPiece, ThinkingPiece
+from sandbox_agent.prompts import prompt as prompt_text
+from sandbox_agent.types import Usage
+
+CUT_ANSWERS_IN_A_ROW = 3
+"""So many answers cut by max_tokens, paused or empty, one after the other, end the run."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a run has used and said so far. `stop` is set to the status when the run is over."""
+
+    started_s: float = field(default_factory=time.monotonic)
+    turns: int = 0
+    usage: Usage = field(default_factory=Usage)
+    text: str = ""
+    odd_answers: int = 0
+    stop: str | None = None
+    error: str | None = None
+
+
+async def run(session: Session, task: str) -> AsyncIterator[Event]:
+    """Do a task; yields every event as it happens, `RunFinished` last.
+
+    Faults of model and sandbox end the run as a `RunFinished` with their status; they are not raised. Leaving the
+    iteration early cancels the run.
+    """
+    events = session.listen()
+    ended = anyio.Event()
+
+    async def drive() -> None:
+        try:
+            await _drive(session, task)
+        finally:
+            session.hang_up()
+            ended.set()
+
+    # The loop lives in the session's own task group, not in one of this generator: a scope entered here would be
+    # left in whatever task happens to close the generator.
+    session.tasks.start_soon(drive)
+    try:
+        async with events:
+            async for event in events:
+                yield event
+    finally:
+        session.interrupt()
+        with anyio.CancelScope(shield=True):
+            await ended.wait()
+
+
+async def _drive(session: Session, task: str) -> None:
+    progress = Progress()
+    session.interrupted = False
+    session.denials.clear()
+    wall_s = session.limits.wall_s
+    try:
+        with anyio.CancelScope(deadline=anyio.current_time() + wall_s if wall_s else float("inf")) as scope:
+            session.scope = scope
+            session.say(task)
+            while progress.stop is None:
+                await _turn(session, progress)
+        if scope.cancelled_caught:
+            _stopped_early(session, progress)
+    except SandboxAgentError as exc:
+        progress.stop, progress.error = _status_of(exc), str(exc)
+    except BaseException as exc:
+        progress.stop, progress.error = "failed", f"{type(exc).__name__}: {exc}"
+        raise
+    finally:
+        session.scope = None
+        _finish(session, progress)
+
+
+def _stopped_early(session: Session, progress: Progress) -> None:
+    if session.sandbox_gate.fault is not None:
+        progress.stop, progress.error = "sandbox_error", str(session.sandbox_gate.fault)
+    elif session.interrupted:
+        progress.stop, progress.error = "interrupted", "interrupted by the person"
+    else:
+        assert session.limits.wall_s is not None
+        _limit(session, progress, "wall_s", session.limits.wall_s)
+
+
+async def _turn(session: Session, progress: Progress) -> None:
+    """One request and what follows from its answer; sets `progress.stop` when the run is over."""
+    turns = session.limits.turns
+    if turns is not None and progress.turns >= turns:
+        _limit(session, progress, "turns", turns)
+        return
+    for message in session.queue.take(Priority.NEXT):
+        session.emit(UserMessage(agent_id=session.agent_id, content=message.content))
+    progress.turns += 1
+    answer = await _ask_model(session, progress)
+    uses = calls.uses_of(answer)
+    if uses and answer.stop_reason == "tool_use":
+        progress.odd_answers = 0
+        await calls.run_calls(session, uses)
+        session.sync_soon()
+    elif uses:
+        calls.refuse_calls(session, uses, prompt_text("engine/calls_not_run").format(stop_reason=answer.stop_reason))
+        _odd(session, progress, answer, follow_up=None)
+    else:
+        _ended(session, progress, answer)
+
+
+def _ended(session: Session, progress: Progress, answer: Answer) -> None:
+    """The answer asks for no tool: stop, go on with what waits in the queue, or ask again where it was cut."""
+    match answer.stop_reason:
+        case "max_tokens":
+            _odd(session, progress, answer, follow_up=prompt_text("engine/continue"))
+        case "pause_turn":
+            _odd(session, progress, answer, follow_up=None)
+        case "refusal":
+            category = (answer.stop_details or {}).get("category")
+            progress.stop = "failed"
+            progress.error = f"the model refused to go on{f' ({category})' if category else ''}"
+        case "model_context_window_exceeded":
+            progress.stop, progress.error = "model_error", "the conversation no longer fits the model's context window"
+        case _ if not progress.text.strip():
+            _odd(session, progress, answer, follow_up=prompt_text("engine/say_something"))
+        case _:
+            waiting = session.queue.take(Priority.LATER)
+            for message in waiting:
+                session.emit(UserMessage(agent_id=session.agent_id, content=message.content))
+            if not waiting:
+                progress.stop = "denied" if session.denials else "done"
+
+
+def _odd(session: Session, progress: Progress, answer: Answer, *, follow_up: str | None) -> None:
+    """Go on after an answer that was cut, paused or empty, but not for ever."""
+    progress.odd_answers += 1
+    if progress.odd_answers >= CUT_ANSWERS_IN_A_ROW:
+        progress.stop = "failed"
+        progress.error = f"{progress.odd_answers} answers in a row ended with {answer.stop_reason} and no usable result"
+    elif follow_up is not None:
+        session.say(follow_up)
+
+
+async def _ask_model(session: Session, progress: Progress) -> Answer:
+    request = ModelRequest(tuple(session.messages), session.system, session.pool.definitions())
+    session.emit(RequestStarted(agent_id=session.agent_id, turn=progress.turns))
+    answer: Answer | None = None
+    async for event in session.model.stream(request):
+        match event:
+            case TextPiece(text):
+                session.emit(TextDelta(agent_id=session.agent_id, text=text))
+            case ThinkingPiece(text):
+                session.emit(ThinkingDelta(agent_id=session.agent_id, text=text))
+            case Retrying(attempt, wait_s, reason):
+                session.emit(ModelRetrying(agent_id=session.agent_id, attempt=attempt, wait_s=wait_s, reason=reason))
+            case Answer():
+                answer = event
+    if answer is None:
+        raise ModelError(f"{session.model.name} ended its stream without an answer")
+    progress.usage += answer.usage
+    progress.text = "\n".join(str(b.get("text", "")) for b in answer.content if b.get("type") == "text").strip()
+    session.emit(
+        AssistantMessage(
+            agent_id=session.agent_id,
+            content=answer.content,
+            stop_reason=answer.stop_reason,
+            model=answer.model,
+            usage=answer.usage,
+            message_id=answer.message_id,
+        )
+    )
+    return answer
+
+
+def _limit(session: Session, progress: Progress, name: str, value: float) -> None:
+    session.emit(LimitReached(agent_id=session.agent_id, limit=name, value=value))
+    progress.stop, progress.error = "limit", f"the limit {name} = {value:g} was reached"
+
+
+def _status_of(fault: SandboxAgentError) -> str:
+    match fault:
+        case SandboxError():
+            return "sandbox_error"
+        case ReplayMismatchError():
+            return "replay_mismatch"
+        case ModelError():
+            return "model_error"
+        case _:
+            return "failed"
+
+
+def _finish(session: Session, progress: Progress) -> None:
+    if session.sandbox_gate.fault is not None and progress.stop in ("done", "denied"):
+        session.emit(Notice(level="warning", text=f"the sandbox failed: {session.sandbox_gate.fault}"))
+    session.emit(
+        RunFinished(
+            agent_id=session.agent_id,
+            status=progress.stop or "failed",
+            text=progress.text,
+            turns=progress.turns,
+            usage=progress.usage,
+            duration_s=time.monotonic() - progress.started_s,
+            denials=tuple(session.denials),
+            error=progress.error,
+        )
+    )
+    session.sync_soon()

@@ -1,0 +1,155 @@
+"""A session is data: what a run is made of, and where its events go. Behaviour lives in the rooms around it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from sandbox_agent.engine import history
+from sandbox_agent.engine.queue import MessageQueue
+from sandbox_agent.errors import SandboxAgentError
+from sandbox_agent.events import ChangesApplied, Event, ReviewReady, UserMessage
+from sandbox_agent.models.base import Model
+from sandbox_agent.policy.policy import Policy
+from sandbox_agent.sandboxes.base import Sandbox, SandboxInfo
+from sandbox_agent.tape import TapeWriter
+from sandbox_agent.tools.base import ToolContext
+from sandbox_agent.tools.pool import ToolPool
+from sandbox_agent.types import Decision, JsonObject, Limits, Mode, Subject
+from sandbox_agent.workspaces.base import ApplyOutcome, Change, Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """A question to the person: exactly what would run. `suggested_rule` is the narrowest rule that would allow it."""
+
+    call_id: str
+    tool: str
+    subject: Subject
+    input: JsonObject
+    decision: Decision
+    suggested_rule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAnswer:
+    """The answer. `scope` is "once", "session" or "always"; `reason` goes to the model when refused."""
+
+    allow: bool
+    scope: str = "once"
+    reason: str | None = None
+
+
+Approver = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer]]
+
+
+@dataclass(slots=True)
+class SandboxGate:
+    """Lets the first tool wait for a container that starts while the model is asked. Holds its failure, if any."""
+
+    opened: anyio.Event = field(default_factory=anyio.Event)
+    info: SandboxInfo | None = None
+    fault: SandboxAgentError | None = None
+
+    async def wait(self) -> None:
+        """Return once the sandbox answers.
+
+        Raises:
+            SandboxError: it could not be started.
+        """
+        await self.opened.wait()
+        if self.fault is not None:
+            raise self.fault
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """All that one agent's run needs. `allowed_inputs` holds the digests a person allowed for this session.
+
+    `unapplied` names the changes that are only in the session's copy of the folder; None before anyone looked.
+    """
+
+    id: str
+    model: Model
+    sandbox: Sandbox
+    workspace: Workspace
+    pool: ToolPool
+    policy: Policy
+    mode: Mode
+    limits: Limits
+    ctx: ToolContext
+    system: tuple[JsonObject, ...]
+    tape: TapeWriter
+    tasks: TaskGroup
+    approver: Approver | None = None
+    save_rule: Callable[[str], None] | None = None
+    agent_id: str = "main"
+    queue: MessageQueue = field(default_factory=MessageQueue)
+    messages: list[JsonObject] = field(default_factory=list)
+    sandbox_gate: SandboxGate = field(default_factory=SandboxGate)
+    allowed_inputs: set[str] = field(default_factory=set)
+    denials: list[JsonObject] = field(default_factory=list)
+    scope: anyio.CancelScope | None = None
+    interrupted: bool = False
+    unapplied: set[str] | None = None
+    _listeners: list[MemoryObjectSendStream[Event]] = field(default_factory=list)
+
+    def emit(self, event: Event) -> None:
+        """Record an event, extend the conversation by it, and pass it to whoever listens. Never waits."""
+        if event.recorded:
+            self.tape.append(event)
+            history.extend(self.messages, event)
+        for listener in self._listeners:
+            listener.send_nowait(event)
+
+    def listen(self) -> MemoryObjectReceiveStream[Event]:
+        """All events from now on. The buffer is unbounded: the loop never waits for a front end."""
+        send, receive = anyio.create_memory_object_stream[Event](math.inf)
+        self._listeners.append(send)
+        return receive
+
+    def hang_up(self) -> None:
+        """End the streams of all listeners."""
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+
+    def say(self, text: str) -> None:
+        """Put a user message straight into the conversation."""
+        self.emit(UserMessage(agent_id=self.agent_id, content=({"type": "text", "text": text},)))
+
+    def sync_soon(self) -> None:
+        """Force the record to disk, beside what comes next rather than before it."""
+        self.tasks.start_soon(anyio.to_thread.run_sync, self.tape.sync)
+
+    async def changes(self) -> tuple[Change, ...]:
+        """What the run changed. The sandbox is closed first, so that nothing moves under the review."""
+        await self.sandbox.close()
+        found = await anyio.to_thread.run_sync(self.workspace.changes)
+        self.unapplied = {change.path for change in found}
+        self.emit(ReviewReady(changes=tuple(change.as_json() for change in found)))
+        return found
+
+    async def apply(self, paths: Collection[str] | None) -> ApplyOutcome:
+        """Bring the named changes (None: all) to the person's folder; what could not go stays kept for `apply ID`."""
+        outcome = await anyio.to_thread.run_sync(self.workspace.apply, paths)
+        self.unapplied = set(outcome.unapplied) | set(outcome.conflicts)
+        self.emit(
+            ChangesApplied(
+                applied=tuple(outcome.applied),
+                unapplied=tuple(outcome.unapplied),
+                conflicts=dict(outcome.conflicts),
+            )
+        )
+        return outcome
+
+    def interrupt(self) -> None:
+        """End the running turn: open calls get an "interrupted" result, the history stays valid."""
+        self.interrupted = True
+        if self.scope is not None:
+            self.scope.cancel()
