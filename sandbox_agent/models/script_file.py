@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from sandbox_agent.errors import ConfigError
-from sandbox_agent.types import JsonObject
 
 UsageKey = Literal["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"]
 
@@ -132,8 +131,11 @@ class Script(_Part):
         return {"turns": value} if isinstance(value, list | tuple) else value
 
 
-def read_script(path: Path) -> Script:
-    """The script in a YAML file.
+ScriptT = TypeVar("ScriptT", bound=Script)
+
+
+def read_script(path: Path, shape: type[ScriptT]) -> ScriptT:
+    """The script in a YAML file. `shape` is `Script`, or a wider kind of it.
 
     Raises:
         ConfigError: no such file, not YAML, or not a script; the text starts with `file:line`.
@@ -156,7 +158,7 @@ def read_script(path: Path) -> Script:
     if not isinstance(data, list | dict):
         raise ConfigError(f"{path}:1: a model script is a list of turns, or a mapping with the key 'turns'")
     try:
-        return Script.model_validate(data)
+        return shape.model_validate(data)
     except ValidationError as exc:
         error = exc.errors(include_url=False)[0]
         where = error["loc"]
@@ -185,30 +187,3 @@ def _line_of(node: yaml.Node | None, place: tuple[int | str, ...]) -> int:
             break
         node = child
     return line
-
-
-def fill_in(value: Any, names: dict[str, str]) -> Any:
-    """`value` with every {{name}} that is known put in; unknown ones stay, files are full of double braces."""
-    if isinstance(value, str):
-        return re.sub(r"\{\{(\w+)\}\}", lambda match: names.get(match.group(1), match.group(0)), value)
-    if isinstance(value, list):
-        return [fill_in(item, names) for item in value]
-    if isinstance(value, dict):
-        return {key: fill_in(item, names) for key, item in value.items()}
-    return value
-
-
-def result_blocks(message: JsonObject) -> list[JsonObject]:
-    """The tool_result blocks of a message."""
-    content = message.get("content")
-    if not isinstance(content, list | tuple):
-        return []
-    return [block for block in content if block.get("type") == "tool_result"]
-
-
-def result_text(block: JsonObject) -> str:
-    """The text of a tool_result block; images and documents count as nothing."""
-    content = block.get("content", "")
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(part["text"]) for part in content if part.get("type") == "text")
