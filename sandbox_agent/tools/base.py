@@ -142,7 +142,7 @@ def _predicate(value: Callable[[Any], bool] | bool) -> Callable[[Any], bool]:
 
 
 def _schema(model: type[BaseModel]) -> JsonObject:
-    """The model's JSON Schema by alias, without pydantic's titles: they say nothing and cost tokens."""
+    """The model's JSON Schema by alias, without pydantic's titles and null defaults: they say nothing and cost tokens."""
     schema: JsonObject = _without_titles(model.model_json_schema(by_alias=True))
     return schema
 
@@ -152,7 +152,7 @@ def _without_titles(schema: Any, *, names: bool = False) -> Any:
         return {
             key: _without_titles(value, names=key in ("properties", "$defs"))
             for key, value in schema.items()
-            if names or key != "title"
+            if names or (key != "title" and (key, value) != ("default", None))
         }
     if isinstance(schema, list):
         return [_without_titles(value) for value in schema]
