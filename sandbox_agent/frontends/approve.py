@@ -1,0 +1,99 @@
+"""Asks the person whether a call may run. Shows exactly what would run; a yes to something not wholly shown is not
+taken; no answer, no terminal and end of input are a no.
+"""
+
+from __future__ import annotations
+
+import anyio
+
+from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
+from sandbox_agent.frontends.exact_view import ExactView, view
+from sandbox_agent.frontends.sanitise import exact, sanitise
+from sandbox_agent.frontends.terminal import Terminal
+
+_SCOPES = {"y": "once", "yes": "once", "once": "once", "s": "session", "session": "session"}
+_ALWAYS = ("a", "always")
+_NO = ("n", "no")
+_VIEW = ("v", "view", "show")
+
+
+class ConsoleApprover:
+    """The approver of an interactive run: `await approver(request)`. Questions of parallel agents come one by one."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._printer = terminal.printer
+        self._one_at_a_time = anyio.Lock()
+
+    async def __call__(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Ask, and come back with the answer; asks again until it is one."""
+        async with self._one_at_a_time:
+            shown = view(request.input, width=self._printer.console.width)
+            self._show(request, shown)
+            whole = not shown.long
+            while True:
+                typed = await self._terminal.ask("  [y/s/a/n] > " if whole else "  [v/n] > ")
+                if typed is None:
+                    return ApprovalAnswer(False, reason="nobody answered (end of input)")
+                word, _, rest = typed.partition(" ")
+                word = word.lower()
+                if word in _NO:
+                    return await self._refused(rest.strip())
+                if word in _VIEW:
+                    whole = True
+                    self._show_whole(shown)
+                    self._choices(request)
+                    continue
+                scope = self._scope(word, request)
+                if rest or scope is None:
+                    self._printer.line("  Answer with one of the letters above.", style="yellow")
+                elif not whole:
+                    self._printer.line("  Parts of it are not on the screen yet: v shows all of it.", style="yellow")
+                else:
+                    return ApprovalAnswer(True, scope)
+
+    def _scope(self, word: str, request: ApprovalRequest) -> str | None:
+        if word in _ALWAYS:
+            return "always" if request.suggested_rule else None
+        return _SCOPES.get(word)
+
+    async def _refused(self, reason: str) -> ApprovalAnswer:
+        if not reason:
+            reason = (
+                await self._terminal.ask("  What should it do instead? (goes to the agent; Enter for nothing) > ") or ""
+            )
+        return ApprovalAnswer(False, reason=reason or None)
+
+    def _show(self, request: ApprovalRequest, shown: ExactView) -> None:
+        line = self._printer.line
+        self._printer.gap()
+        line(f"? {sanitise(request.tool)} wants to run ({shown.size}):", style="bold yellow")
+        for text in shown.head_and_tail() if shown.long else shown.lines:
+            line(text)
+        for warning in shown.warnings:
+            line(f"  ! {warning}", style="bold red")
+        decision = request.decision
+        where = ", ".join(sanitise(part) for part in (decision.rule, decision.location) if part)
+        line(f"  asked because: {sanitise(decision.reason)}" + (f" ({where})" if where else ""))
+        if shown.long:
+            line("  v  show all of it (needed before it can be allowed)")
+            line("  n  no (n REASON tells the agent why)")
+        else:
+            self._choices(request)
+
+    def _show_whole(self, shown: ExactView) -> None:
+        for text in shown.lines:
+            self._printer.line(text)
+        for warning in shown.warnings:
+            self._printer.line(f"  ! {warning}", style="bold red")
+
+    def _choices(self, request: ApprovalRequest) -> None:
+        line = self._printer.line
+        line("  y  yes, once")
+        if request.suggested_rule is None:
+            line("  s  yes, and exactly this again during this session")
+        else:
+            rule = exact(request.suggested_rule).text
+            line(f"  s  yes, and during this session whatever fits  {rule}")
+            line(f"  a  always: adds this line to the allow rules of your policy:  {rule}")
+        line("  n  no (n REASON tells the agent why)")

@@ -1,0 +1,143 @@
+"""The review at the end: what the run changed in its copy, what of it can do harm later, and what may go to the folder.
+
+Works on the entries of `ReviewReady` (`workspaces.base.Change.as_json`), so a kept session is reviewed the same way.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.text import Text
+
+from sandbox_agent.frontends import diffs, words
+from sandbox_agent.frontends.printer import Printer
+from sandbox_agent.frontends.sanitise import exact, sanitise
+from sandbox_agent.frontends.terminal import Terminal
+from sandbox_agent.types import JsonObject
+
+FILE_LINES = 120
+"""Diff lines shown of one file before the person asks for the rest."""
+
+_MARKS = {"added": ("A", "green"), "deleted": ("D", "red"), "modified": ("M", "yellow")}
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z")
+
+
+class Choice(NamedTuple):
+    """What to apply: `paths` of the changes, or None for all of them. An empty tuple is nothing."""
+
+    paths: tuple[str, ...] | None
+
+
+NOTHING = Choice(())
+
+
+def show(printer: Printer, changes: Sequence[JsonObject], *, max_lines: int | None = FILE_LINES) -> None:
+    """The list of changed paths, then each diff, then once more what can do harm: it must not scroll away."""
+    printer.gap()
+    printer.line(f"{words.count(len(changes), 'path')} changed:", style="bold")
+    for number, change in enumerate(changes, 1):
+        printer.line(_entry(number, change))
+    for change in changes:
+        printer.gap()
+        _show_one(printer, change, max_lines=max_lines)
+    dangers = [change for change in changes if change.get("danger")]
+    if dangers:
+        printer.gap()
+        printer.line("Look at these before they reach your folder:", style="bold red")
+        for change in dangers:
+            printer.line(f"  ! {_path(change)}: {sanitise(str(change['danger']))}", style="red")
+
+
+async def choose(terminal: Terminal, changes: Sequence[JsonObject]) -> Choice:
+    """Ask which of the shown changes go to the folder. End of input is nothing."""
+    printer = terminal.printer
+    printer.gap()
+    while True:
+        typed = await terminal.ask("Apply to your folder? [a]ll, [s]ome, [n]one, d N = whole diff of N > ")
+        if typed is None:
+            return NOTHING
+        word, _, rest = typed.partition(" ")
+        match word.lower():
+            case "a" | "all" if not rest:
+                return Choice(None)
+            case "n" | "none" | "no" if not rest:
+                return NOTHING
+            case "s" | "some":
+                wanted = rest or await terminal.ask("Which? Numbers (1 3-5) or patterns (src/*.py) > ") or ""
+                picked = _picked(printer, changes, wanted)
+                if picked:
+                    return Choice(picked)
+            case "d" | "diff":
+                for path in select(changes, rest)[0]:
+                    _show_one(printer, _by_path(changes, path), max_lines=None)
+            case _:
+                printer.line("Answer a, s, n or d.", style="yellow")
+
+
+def select(changes: Sequence[JsonObject], wanted: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The paths that numbers, ranges and patterns mean, in the order of the changes, and the words that mean none."""
+    paths = [str(change["path"]) for change in changes]
+    chosen: set[str] = set()
+    unknown: list[str] = []
+    for word in wanted.replace(",", " ").split():
+        spans = _RANGE.match(word)
+        if word in paths:
+            hits = {word}
+        elif spans:
+            first, last = int(spans[1]), int(spans[2] or spans[1])
+            hits = set(paths[max(first - 1, 0) : last]) if first >= 1 and last <= len(paths) else set()
+        else:
+            folder = word.rstrip("/") + "/"
+            hits = {path for path in paths if fnmatch.fnmatchcase(path, word) or path.startswith(folder)}
+        if not hits:
+            unknown.append(word)
+        chosen |= hits
+    return tuple(path for path in paths if path in chosen), tuple(unknown)
+
+
+def _picked(printer: Printer, changes: Sequence[JsonObject], wanted: str) -> tuple[str, ...]:
+    """What was chosen, or nothing when a word means no change: applying half of what was meant would surprise."""
+    picked, unknown = select(changes, wanted)
+    if unknown:
+        printer.line(f"No change fits {', '.join(sanitise(word) for word in unknown)}.", style="yellow")
+        return ()
+    for path in picked:
+        printer.line(f"  {exact(path).text}")
+    return picked
+
+
+def _by_path(changes: Sequence[JsonObject], path: str) -> JsonObject:
+    return next(change for change in changes if change["path"] == path)
+
+
+def _path(change: JsonObject) -> str:
+    return exact(str(change["path"])).text
+
+
+def _entry(number: int, change: JsonObject) -> Text:
+    kind = str(change.get("kind"))
+    mark, style = _MARKS.get(kind, ("*", "yellow"))
+    line = Text.assemble(f"  {number:>3}  ", (mark, style), f" {_path(change)}")
+    if isinstance(change.get("diff"), str):
+        added, removed = diffs.counts(change["diff"])
+        line.append(f"  +{added} -{removed}", style="dim")
+    if kind not in _MARKS:
+        line.append(f"  {sanitise(kind)}", style="dim")
+    if change.get("entry") not in (None, "file"):
+        line.append(f"  {sanitise(str(change['entry']))}", style="dim")
+    if change.get("mode_before") != change.get("mode_after") and change.get("mode_before") and change.get("mode_after"):
+        line.append(f"  mode {change['mode_before']} -> {change['mode_after']}", style="dim")
+    if change.get("note"):
+        line.append(f"  ({sanitise(str(change['note']))})", style="dim")
+    if change.get("danger"):
+        line.append(f"  ! {sanitise(str(change['danger']))}", style="red")
+    return line
+
+
+def _show_one(printer: Printer, change: JsonObject, *, max_lines: int | None) -> None:
+    diff = change.get("diff")
+    if isinstance(diff, str) and diff:
+        printer.line(diffs.render(diff, max_lines=max_lines))

@@ -1,0 +1,176 @@
+"""Events as the JSON lines programs read: system/init, assistant, user with tool results, result.
+
+The shape is the one the field uses (one assistant line a content block, one user line a tool result); keys of our own
+are added, never renamed. Every line is plain ASCII, so it is as safe on a terminal as in a file.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import TextIO
+
+from sandbox_agent.events import (
+    AssistantMessage,
+    Event,
+    LimitReached,
+    ModelRetrying,
+    Notice,
+    PermissionDecided,
+    SandboxReady,
+    SessionStarted,
+    ToolFinished,
+    ToolResultsMessage,
+)
+from sandbox_agent.frontends.summary import RunSummary
+from sandbox_agent.types import JsonObject, Usage
+
+_SUBTYPES = {"done": "success", "denied": "success"}
+_LIMIT_SUBTYPES = {"turns": "error_max_turns", "cost_usd": "error_max_budget_usd"}
+
+
+def dump(value: JsonObject) -> str:
+    """One line of JSON in ASCII; a lone surrogate or a control character of a model becomes an escape."""
+    return json.dumps(value, separators=(",", ":"), default=str).replace("\x7f", "\\u007f")
+
+
+def result(summary: RunSummary) -> JsonObject:
+    """The closing object of a run; `--output json` prints it alone, `stream-json` as the last line."""
+    finished, status = summary.finished, summary.status
+    subtype = _SUBTYPES.get(status, "error_during_execution")
+    if status == "limit" and summary.limit is not None:
+        subtype = _LIMIT_SUBTYPES.get(summary.limit.limit, "error_limit")
+    error = summary.error
+    return {
+        "type": "result",
+        "subtype": subtype,
+        "session_id": summary.started.session_id if summary.started else None,
+        "status": status,
+        "is_error": subtype != "success",
+        "result": finished.text if finished else "",
+        "num_turns": finished.turns if finished else 0,
+        "duration_ms": round(finished.duration_s * 1000) if finished else 0,
+        "stop_reason": summary.stop_reason,
+        "usage": asdict(finished.usage if finished else Usage()),
+        "permission_denials": [
+            {key: denial.get(key) for key in ("tool_name", "tool_use_id", "tool_input", "reason")}
+            for denial in summary.denials
+        ],
+        "applied_files": summary.applied_files,
+        "unapplied_files": summary.unapplied_files,
+        "exit_code": summary.exit_code,
+        "error": error,
+    } | ({"errors": [error or status]} if subtype != "success" else {})
+
+
+class StreamJson:
+    """Turns events into lines. `new_id` makes the `uuid` of each line."""
+
+    def __init__(self, *, new_id: Callable[[], str] = lambda: str(uuid.uuid4())) -> None:
+        self._new_id = new_id
+        self._session_id: str | None = None
+        self._meta: dict[str, JsonObject] = {}
+
+    def lines(self, event: Event) -> Iterator[JsonObject]:
+        """What to print for one event: nothing, one object, or several."""
+        match event:
+            case SessionStarted():
+                self._session_id = event.session_id
+                yield self._line(event, "system", subtype="init", **_init(event))
+            case AssistantMessage():
+                for block in event.content:
+                    yield self._line(event, "assistant", message=_assistant(event, block), parent_tool_use_id=None)
+            case ToolFinished():
+                self._meta[event.call_id] = event.meta
+            case ToolResultsMessage():
+                for block in event.content:
+                    meta = self._meta.pop(str(block.get("tool_use_id")), None)
+                    message = {"role": "user", "content": [block]}
+                    yield self._line(event, "user", message=message, parent_tool_use_id=None, tool_use_result=meta)
+            case _:
+                system = _system(event)
+                if system is not None:
+                    yield self._line(event, "system", **system)
+
+    def last_line(self, summary: RunSummary) -> JsonObject:
+        """The result line."""
+        return result(summary) | {"uuid": self._new_id()}
+
+    def _line(self, event: Event, kind: str, **fields: object) -> JsonObject:
+        line: JsonObject = {"type": kind, **fields, "session_id": self._session_id, "uuid": self._new_id()}
+        return line if event.agent_id == "main" else line | {"agent_id": event.agent_id}
+
+
+def _init(event: SessionStarted) -> JsonObject:
+    return {
+        "cwd": event.workspace,
+        "model": event.model,
+        "tools": list(event.tools),
+        "permissionMode": event.mode,
+        "mcp_servers": [],
+        "policy": event.policy,
+        "image": event.image,
+        "workspace_mode": event.workspace_mode,
+        "sandbox_agent_version": event.version,
+        "resumed_from": event.resumed_from,
+    }
+
+
+def _assistant(event: AssistantMessage, block: JsonObject) -> JsonObject:
+    """The message with one block. The stop reason is the whole answer's, so, as in the field, no line carries it."""
+    return {
+        "id": event.message_id,
+        "type": "message",
+        "role": "assistant",
+        "model": event.model,
+        "content": [block],
+        "stop_reason": None,
+        "usage": asdict(event.usage),
+    }
+
+
+def _system(event: Event) -> JsonObject | None:
+    match event:
+        case SandboxReady():
+            return {
+                "subtype": "sandbox_ready",
+                "container_id": event.container_id,
+                "isolation": event.isolation,
+                "transport": event.transport,
+                "start_ms": round(event.start_s * 1000),
+            }
+        case ModelRetrying():
+            delay_ms = round(event.wait_s * 1000)
+            return {
+                "subtype": "api_retry",
+                "attempt": event.attempt,
+                "retry_delay_ms": delay_ms,
+                "error": event.reason,
+            }
+        case PermissionDecided(verdict="deny"):
+            return {
+                "subtype": "permission_denied",
+                "tool_name": event.tool,
+                "tool_use_id": event.call_id,
+                "reason": event.reason,
+                "rule": event.rule,
+                "location": event.location,
+            }
+        case LimitReached():
+            return {"subtype": "limit_reached", "limit": event.limit, "value": event.value}
+        case Notice():
+            return {"subtype": "notice", "level": event.level, "text": event.text}
+        case _:
+            return None
+
+
+def write_line(out: TextIO, value: JsonObject) -> None:
+    """Print one object on a line of its own, at once.
+
+    Raises:
+        BrokenPipeError: the reader went away.
+    """
+    out.write(dump(value) + "\n")
+    out.flush()

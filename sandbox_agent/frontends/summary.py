@@ -1,0 +1,125 @@
+"""A run folded to what reports need, and the exit code it ends with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sandbox_agent.errors import ConfigError, ModelError, ReplayMismatchError, SandboxError, WorkspaceError
+from sandbox_agent.events import (
+    AssistantMessage,
+    ChangesApplied,
+    Event,
+    LimitReached,
+    ReviewReady,
+    RunFinished,
+    SessionStarted,
+)
+from sandbox_agent.types import JsonObject
+
+EXIT_CODES = {
+    "done": 0,
+    "failed": 1,
+    "config_error": 2,
+    "denied": 3,
+    "limit": 4,
+    "sandbox_error": 5,
+    "model_error": 6,
+    "replay_mismatch": 7,
+    "interrupted": 130,
+    "terminated": 143,
+}
+"""By status. A status not listed here ends with 1."""
+
+EXIT_BROKEN_PIPE = 141
+"""The reader of stdout went away: what a program that SIGPIPE ended would give."""
+
+
+def status_of(fault: BaseException) -> str:
+    """The status for an error that ended everything before, or outside, the run itself."""
+    match fault:
+        case ConfigError() | WorkspaceError():
+            return "config_error"
+        case SandboxError():
+            return "sandbox_error"
+        case ReplayMismatchError():
+            return "replay_mismatch"
+        case ModelError():
+            return "model_error"
+        case _:
+            return "failed"
+
+
+@dataclass(slots=True)
+class RunSummary:
+    """The fold of the events of a session. `fault_status` and `fault` are set by `end`, and win over the run's own."""
+
+    started: SessionStarted | None = None
+    finished: RunFinished | None = None
+    review: ReviewReady | None = None
+    applied: ChangesApplied | None = None
+    limit: LimitReached | None = None
+    stop_reason: str | None = None
+    fault_status: str | None = None
+    fault: str | None = None
+    changes_expected: bool = field(default=False)
+    """Whether changes that could not be applied make the run a failure (`--apply always`)."""
+
+    def feed(self, event: Event) -> None:
+        """Take in one event; those of sub-agents count only through what the main agent reports."""
+        match event:
+            case SessionStarted():
+                self.started = event
+            case RunFinished(agent_id="main"):
+                self.finished = event
+            case ReviewReady():
+                self.review = event
+            case ChangesApplied():
+                self.applied = event
+            case LimitReached(agent_id="main"):
+                self.limit = event
+            case AssistantMessage(agent_id="main"):
+                self.stop_reason = event.stop_reason
+            case _:
+                pass
+
+    def end(self, status: str, error: str | None) -> None:
+        """What happened outside the run: a fault before it began, or a signal."""
+        self.fault_status, self.fault = status, error
+
+    @property
+    def status(self) -> str:
+        if self.fault_status is not None:
+            return self.fault_status
+        status = self.finished.status if self.finished else "failed"
+        if status == "done" and self.changes_expected and self.applied is not None and self.applied.conflicts:
+            return "failed"
+        return status
+
+    @property
+    def error(self) -> str | None:
+        if self.fault is not None:
+            return self.fault
+        if self.finished is not None and self.finished.error is not None:
+            return self.finished.error
+        if self.status == "failed" and self.applied is not None and self.applied.conflicts:
+            return f"not applied because of conflicts: {', '.join(sorted(self.applied.conflicts))}"
+        return None
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES.get(self.status, 1)
+
+    @property
+    def applied_files(self) -> list[str]:
+        return list(self.applied.applied) if self.applied else []
+
+    @property
+    def unapplied_files(self) -> list[str]:
+        """Changed in the session's copy and not in the user's folder."""
+        if self.applied is not None:
+            return list(self.applied.unapplied)
+        return [str(change["path"]) for change in self.review.changes] if self.review else []
+
+    @property
+    def denials(self) -> list[JsonObject]:
+        return list(self.finished.denials) if self.finished else []
