@@ -63,7 +63,7 @@ def _prepare(session: Session, use: ToolUse) -> Call:
 
 async def _run_judged(session: Session, batch: Sequence[Call], number: int, results: dict[str, ToolResult]) -> None:
     if any(call.refused is None for call in batch):
-        await session.sandbox_gate.wait()
+        await session.sandbox.start()  # begun long ago: this waits for it
     allowed: list[gate.Judged] = []
     for judged in await gate.judge(session, batch):
         call = judged.call

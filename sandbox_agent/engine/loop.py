@@ -21,7 +21,6 @@ from sandbox_agent.events import (
     Event,
     LimitReached,
     ModelRetrying,
-    Notice,
     RequestStarted,
     RunFinished,
     TextDelta,
@@ -86,6 +85,8 @@ async def _drive(session: Session, task: str) -> None:
     try:
         with anyio.CancelScope(deadline=anyio.current_time() + wall_s if wall_s else float("inf")) as scope:
             session.scope = scope
+            if session.fault is not None:
+                raise session.fault
             session.say(task)
             while progress.stop is None:
                 await _turn(session, progress)
@@ -102,8 +103,8 @@ async def _drive(session: Session, task: str) -> None:
 
 
 def _stopped_early(session: Session, progress: Progress) -> None:
-    if session.sandbox_gate.fault is not None:
-        progress.stop, progress.error = "sandbox_error", str(session.sandbox_gate.fault)
+    if session.fault is not None:
+        progress.stop, progress.error = "sandbox_error", str(session.fault)
     elif session.interrupted:
         progress.stop, progress.error = "interrupted", "interrupted by the person"
     else:
@@ -215,8 +216,6 @@ def _status_of(fault: SandboxAgentError) -> str:
 
 
 def _finish(session: Session, progress: Progress) -> None:
-    if session.sandbox_gate.fault is not None and progress.stop in ("done", "denied"):
-        session.emit(Notice(level="warning", text=f"the sandbox failed: {session.sandbox_gate.fault}"))
     session.emit(
         RunFinished(
             agent_id=session.agent_id,

@@ -16,7 +16,7 @@ from sandbox_agent.errors import SandboxAgentError
 from sandbox_agent.events import ChangesApplied, Event, ReviewReady, UserMessage
 from sandbox_agent.models.base import Model
 from sandbox_agent.policy.policy import Policy
-from sandbox_agent.sandboxes.base import Sandbox, SandboxInfo
+from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.tools.pool import ToolPool
@@ -48,30 +48,12 @@ class ApprovalAnswer:
 Approver = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer]]
 
 
-@dataclass(slots=True)
-class SandboxGate:
-    """Lets the first tool wait for a container that starts while the model is asked. Holds its failure, if any."""
-
-    opened: anyio.Event = field(default_factory=anyio.Event)
-    info: SandboxInfo | None = None
-    fault: SandboxAgentError | None = None
-
-    async def wait(self) -> None:
-        """Return once the sandbox answers.
-
-        Raises:
-            SandboxError: it could not be started.
-        """
-        await self.opened.wait()
-        if self.fault is not None:
-            raise self.fault
-
-
 @dataclass(slots=True, kw_only=True)
 class Session:
     """All that one agent's run needs. `allowed_inputs` holds the digests a person allowed for this session.
 
-    `unapplied` names the changes that are only in the session's copy of the folder; None before anyone looked.
+    `fault` is what ended the sandbox while nobody waited for it. `unapplied` names the changes that are only in the session's copy of the
+    folder; None before anyone looked.
     """
 
     id: str
@@ -91,11 +73,11 @@ class Session:
     agent_id: str = "main"
     queue: MessageQueue = field(default_factory=MessageQueue)
     messages: list[JsonObject] = field(default_factory=list)
-    sandbox_gate: SandboxGate = field(default_factory=SandboxGate)
     allowed_inputs: set[str] = field(default_factory=set)
     denials: list[JsonObject] = field(default_factory=list)
     scope: anyio.CancelScope | None = None
     interrupted: bool = False
+    fault: SandboxAgentError | None = None
     unapplied: set[str] | None = None
     _listeners: list[MemoryObjectSendStream[Event]] = field(default_factory=list)
 
@@ -151,5 +133,11 @@ class Session:
     def interrupt(self) -> None:
         """End the running turn: open calls get an "interrupted" result, the history stays valid."""
         self.interrupted = True
+        if self.scope is not None:
+            self.scope.cancel()
+
+    def fail(self, fault: SandboxAgentError) -> None:
+        """End the running turn because the sandbox is gone, even while the model is still answering."""
+        self.fault = fault
         if self.scope is not None:
             self.scope.cancel()

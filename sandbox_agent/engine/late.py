@@ -1,0 +1,112 @@
+"""A sandbox that starts while other things go on: every verb waits for it, so only the first tool feels the start."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import anyio
+
+from sandbox_agent.errors import SandboxAgentError, SandboxUnavailableError
+from sandbox_agent.sandboxes.base import (
+    DEFAULT_MAX_OUTPUT_BYTES,
+    ExecResult,
+    FileContent,
+    PathInfo,
+    Sandbox,
+    SandboxInfo,
+    Stream,
+)
+
+
+class LateSandbox:
+    """Passes every verb on to the sandbox that `make` gives, once that one has started.
+
+    `start` may be called any number of times: the first call starts, all wait for the same outcome.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[Sandbox]]) -> None:
+        self._make = make
+        self._begun = False
+        self._settled = anyio.Event()
+        self._target: Sandbox | None = None
+        self._info: SandboxInfo | None = None
+        self.fault: SandboxAgentError | None = None
+
+    async def start(self) -> SandboxInfo:
+        """See `Sandbox.start`; also raises whatever `make` raises."""
+        if not self._begun:
+            self._begun = True
+            await self._start()
+        await self._settled.wait()
+        if self.fault is not None:
+            raise self.fault
+        if self._info is None:
+            raise SandboxUnavailableError("the sandbox was closed before it had started")
+        return self._info
+
+    async def _start(self) -> None:
+        try:
+            self._target = await self._make()
+            self._info = await self._target.start()
+        except SandboxAgentError as exc:
+            self.fault = exc
+        finally:
+            self._settled.set()
+
+    async def close(self) -> None:
+        """See `Sandbox.close`; a start that is under way must have been cancelled before."""
+        self._begun = True
+        self._settled.set()
+        if self._target is not None:
+            await self._target.close()
+
+    async def _ready(self) -> Sandbox:
+        await self.start()
+        assert self._target is not None
+        return self._target
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
+        merge_stderr: bool = False,
+        spill_path: str | None = None,
+    ) -> ExecResult:
+        """See `Sandbox.exec`."""
+        return await (await self._ready()).exec(
+            argv,
+            stdin=stdin,
+            cwd=cwd,
+            env=env,
+            timeout_s=timeout_s,
+            max_output_bytes=max_output_bytes,
+            merge_stderr=merge_stderr,
+            spill_path=spill_path,
+        )
+
+    async def open(
+        self, argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> Stream:
+        """See `Sandbox.open`."""
+        return await (await self._ready()).open(argv, cwd=cwd, env=env)
+
+    async def resolve(self, paths: Sequence[str]) -> list[PathInfo]:
+        """See `Sandbox.resolve`."""
+        return await (await self._ready()).resolve(paths)
+
+    async def read_file(
+        self, path: str, *, offset: int = 0, limit_bytes: int | None = None, resolved: str | None = None
+    ) -> FileContent:
+        """See `Sandbox.read_file`."""
+        return await (await self._ready()).read_file(path, offset=offset, limit_bytes=limit_bytes, resolved=resolved)
+
+    async def replace_file(
+        self, path: str, data: bytes, *, expected_sha256: str | None, resolved: str | None = None
+    ) -> FileContent:
+        """See `Sandbox.replace_file`."""
+        return await (await self._ready()).replace_file(path, data, expected_sha256=expected_sha256, resolved=resolved)

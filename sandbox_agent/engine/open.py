@@ -1,0 +1,239 @@
+"""The composition root: the one place that knows every room. Opens a session and always removes what it made.
+
+What is slow overlaps: the engine is pinged first (fails in milliseconds), then the folder is copied and the container
+starts in the background while the model's SDK is imported and the first request is under way. The first tool waits.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+from sandbox_agent import __version__, registry
+from sandbox_agent.config import RunConfig, sessions_dir
+from sandbox_agent.engine.late import LateSandbox
+from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past
+from sandbox_agent.engine.session import Approver, Session
+from sandbox_agent.errors import ConfigError, SandboxAgentError
+from sandbox_agent.events import Notice, SandboxReady, SessionStarted, ToolResultsMessage
+from sandbox_agent.models.base import Model
+from sandbox_agent.models.credentials import check_credentials
+from sandbox_agent.policy.load import load_policy
+from sandbox_agent.policy.policy import Policy
+from sandbox_agent.prompts import prompt
+from sandbox_agent.sandboxes.base import Sandbox
+from sandbox_agent.sandboxes.endpoint import Endpoint, ping, resolve_endpoint
+from sandbox_agent.sandboxes.spec import SandboxSpec
+from sandbox_agent.tape import TapeWriter
+from sandbox_agent.tools.base import ToolContext
+from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool, builtin_tools
+from sandbox_agent.types import Limits
+from sandbox_agent.workspaces import base as workspaces
+from sandbox_agent.workspaces.base import Workspace
+
+MODEL_KINDS = {"anthropic": "anthropic", "script": "scripted"}
+"""What stands before the colon of `--model`, and the module under `models/` that makes it."""
+
+
+@asynccontextmanager
+async def open_session(config: RunConfig, *, approver: Approver | None = None) -> AsyncIterator[Session]:
+    """A session for one run; its container is removed and its record closed on the way out, whatever happens.
+
+    Changes that were not applied stay in the session's folder for `apply ID`.
+
+    Raises:
+        ConfigError: the configuration cannot be used (policy, model, key, unknown session).
+        WorkspaceError: the folder cannot be used.
+        SandboxUnavailableError: no engine answers; nothing was started.
+    """
+    try:
+        async with anyio.create_task_group() as tasks:
+            session = await _open(config, approver, tasks)
+            try:
+                yield session
+            finally:
+                tasks.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await _close(session)
+    except BaseExceptionGroup as group:
+        raise _bare(group) from None
+
+
+def new_session_id() -> str:
+    """Sorts by time, cannot be guessed, and is a safe file name: 14 digits and 8 hex digits."""
+    return time.strftime("%Y%m%d%H%M%S", time.gmtime()) + secrets.token_hex(4)
+
+
+async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) -> Session:
+    kind, name = _model_kind(config.model)
+    policy = load_policy(config.policy, allow=config.allow, deny=config.deny, mode=config.mode)
+    past = load_past(sessions_dir(), config.resume, config.workspace.resolve()) if config.resume else None
+    endpoint = await anyio.to_thread.run_sync(_reachable_engine)
+    folder = sessions_dir() / (past.session_id if past else new_session_id())
+    workspace = _workspace(config, policy, folder)
+    tape = TapeWriter(folder / EVENTS_FILE)
+    spec = _spec(config, policy, workspace, folder)
+    sandbox = LateSandbox(partial(_make_sandbox, spec, endpoint, workspace))
+    pool = _pool(policy)
+    ctx = ToolContext(sandbox=sandbox, workspace_host=str(workspace.host), masked=workspace.masked)
+    session = Session(
+        id=folder.name,
+        model=cast(Model, None),  # set below: its import must not delay the container
+        sandbox=sandbox,
+        workspace=workspace,
+        pool=pool,
+        policy=policy,
+        mode=policy.mode,
+        limits=_limits(config, policy),
+        ctx=ctx,
+        system=({"type": "text", "text": prompt("system")},),
+        tape=tape,
+        tasks=tasks,
+        approver=approver,
+    )
+    _begin(session, config, spec, past)
+    tasks.start_soon(_start_sandbox, session)
+    session.model = await anyio.to_thread.run_sync(registry.load("models", kind).create, name)
+    return session
+
+
+def _begin(session: Session, config: RunConfig, spec: SandboxSpec, past: Past | None) -> None:
+    session.emit(
+        SessionStarted(
+            session_id=session.id,
+            model=config.model,
+            workspace=str(session.workspace.host),
+            workspace_mode=session.workspace.mode,
+            image=spec.image,
+            policy=session.policy.name,
+            mode=session.mode.value,
+            tools=tuple(tool.name for tool in session.pool.tools),
+            version=__version__,
+            resumed_from=past.session_id if past else None,
+        )
+    )
+    for line in session.workspace.notes:
+        session.emit(Notice(level="info", text=line))
+    if past is None:
+        return
+    session.messages = past.messages
+    if past.missing:
+        # Written now so that the next resume finds the record whole; the conversation has them already.
+        session.tape.append(ToolResultsMessage(content=past.missing))
+    if past.warning:
+        session.emit(Notice(level="warning", text=past.warning))
+
+
+def _model_kind(spec: str) -> tuple[str, str]:
+    """The module that makes the model, and what to give it; a missing key is found here, before anything starts."""
+    kind, colon, name = spec.partition(":")
+    if not colon or not name or kind not in MODEL_KINDS:
+        raise ConfigError(f"--model {spec!r}: write anthropic:NAME or script:FILE")
+    if kind == "anthropic":
+        check_credentials(os.environ)
+    return MODEL_KINDS[kind], name
+
+
+def _reachable_engine() -> Endpoint:
+    endpoint = resolve_endpoint(os.environ)
+    ping(endpoint)
+    return endpoint
+
+
+def _workspace(config: RunConfig, policy: Policy, folder: Path) -> Workspace:
+    if (folder / workspaces.MANIFEST_FILE).exists():
+        return workspaces.reopen(folder)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return workspaces.create(config.workspace_mode, config.workspace, folder, masks=policy.sandbox.masks)
+
+
+def _spec(config: RunConfig, policy: Policy, workspace: Workspace, folder: Path) -> SandboxSpec:
+    settings = policy.sandbox
+    return SandboxSpec(
+        image=config.image or settings.image,
+        workspace_source=str(workspace.source),
+        uid=workspace.owner.uid,
+        gid=workspace.owner.gid,
+        session_id=folder.name,
+        state_dir=str(folder),
+        runtime=settings.runtime,
+        memory_bytes=settings.memory_bytes,
+        cpus=settings.cpus,
+        pids=settings.pids,
+    )
+
+
+def _pool(policy: Policy) -> ToolPool:
+    """The tools the model sees; a tool that a rule denies altogether is not among them."""
+    tools = builtin_tools()
+    hidden = policy.hidden_tools([tool.name for tool in tools])
+    return assemble_tool_pool([tool for tool in tools if tool.name not in hidden])
+
+
+def _limits(config: RunConfig, policy: Policy) -> Limits:
+    return Limits(
+        turns=config.max_turns if config.max_turns is not None else policy.limits.turns,
+        wall_s=config.timeout_s if config.timeout_s is not None else policy.limits.wall_s,
+    )
+
+
+async def _make_sandbox(spec: SandboxSpec, endpoint: Endpoint, workspace: Workspace) -> Sandbox:
+    """Fill the copy of the folder and load the back end beside each other; the mount point exists already."""
+    sandbox: list[Sandbox] = []
+
+    async def load() -> None:
+        sandbox.append(
+            await anyio.to_thread.run_sync(lambda: registry.load("sandboxes", "docker").create(spec, endpoint))
+        )
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.to_thread.run_sync, workspace.prepare)
+        group.start_soon(load)
+    return sandbox[0]
+
+
+async def _start_sandbox(session: Session) -> None:
+    started = time.monotonic()
+    try:
+        info = await session.sandbox.start()
+    except SandboxAgentError as exc:
+        session.fail(exc)
+        return
+    session.emit(
+        SandboxReady(
+            container_id=info.id,
+            isolation=info.isolation,
+            transport=info.transport,
+            start_s=time.monotonic() - started,
+        )
+    )
+
+
+async def _close(session: Session) -> None:
+    """Container first, then the record; the copy goes when nothing in it is still wanted."""
+    try:
+        await session.sandbox.close()
+        if session.unapplied is not None and not session.unapplied:
+            await anyio.to_thread.run_sync(session.workspace.discard)
+    finally:
+        if session.model is not None:
+            await session.model.aclose()
+        session.tape.sync()
+        session.tape.close()
+
+
+def _bare(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error inside a task group's wrapping; the group itself where there are several."""
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
+        found = found.exceptions[0]
+    return found

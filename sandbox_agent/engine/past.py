@@ -1,0 +1,101 @@
+"""Earlier sessions: finding one, and turning its record back into a conversation that the model takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_agent.engine import history
+from sandbox_agent.errors import ConfigError
+from sandbox_agent.events import AssistantMessage, Event, SessionStarted, ToolFinished, ToolResultsMessage
+from sandbox_agent.tape import Tape, read_tape
+from sandbox_agent.types import JsonObject, ToolResult
+
+EVENTS_FILE = "events.jsonl"
+_ID = re.compile(r"[a-z0-9]{16,64}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """An earlier session. `missing` are results that its last turn lacks; `warning` says what was repaired, if anything."""
+
+    session_id: str
+    messages: list[JsonObject]
+    missing: tuple[JsonObject, ...]
+    warning: str | None
+
+
+def session_ids(sessions: Path) -> list[str]:
+    """All recorded sessions, newest first (IDs begin with their time)."""
+    if not sessions.is_dir():
+        return []
+    return sorted(
+        (p.name for p in sessions.iterdir() if _ID.match(p.name) and (p / EVENTS_FILE).exists()), reverse=True
+    )
+
+
+def first_event(sessions: Path, session_id: str) -> SessionStarted | None:
+    """What a session was made of; None if its record holds nothing."""
+    for entry in read_tape(sessions / session_id / EVENTS_FILE).entries:
+        if isinstance(entry.event, SessionStarted):
+            return entry.event
+    return None
+
+
+def load_past(sessions: Path, wanted: str, workspace: Path) -> Past:
+    """The session `wanted` (an ID, or "last" for the newest one on this workspace).
+
+    Raises:
+        ConfigError: there is no such session.
+    """
+    session_id = _find(sessions, wanted, workspace)
+    tape = read_tape(sessions / session_id / EVENTS_FILE)
+    events = [entry.event for entry in tape.entries]
+    missing = _missing_results(events)
+    if missing:
+        events.append(ToolResultsMessage(content=missing))
+    repaired = history.repair(history.fold(events))
+    return Past(session_id, repaired.messages, missing, _warning(tape, len(missing), repaired.changes))
+
+
+def _find(sessions: Path, wanted: str, workspace: Path) -> str:
+    if wanted != "last":
+        if _ID.match(wanted) and (sessions / wanted / EVENTS_FILE).exists():
+            return wanted
+        raise ConfigError(f"there is no session {wanted!r}; `sandbox-agent sessions list` shows those there are")
+    for session_id in session_ids(sessions):
+        started = first_event(sessions, session_id)
+        if started is not None and started.workspace == str(workspace):
+            return session_id
+    raise ConfigError(f"there is no earlier session on {workspace}")
+
+
+def _missing_results(events: Sequence[Event]) -> tuple[JsonObject, ...]:
+    """Results for a last turn that was cut: those recorded already, "interrupted" for the others."""
+    finished = {event.call_id: event for event in events if isinstance(event, ToolFinished)}
+    for event in reversed(events):
+        if isinstance(event, ToolResultsMessage):
+            return ()
+        if isinstance(event, AssistantMessage):
+            calls = [str(block["id"]) for block in event.content if block.get("type") == "tool_use"]
+            return tuple(history.result_block(call, _result(finished.get(call))) for call in calls)
+    return ()
+
+
+def _result(event: ToolFinished | None) -> ToolResult:
+    if event is None:
+        return ToolResult(history.INTERRUPTED, is_error=True)
+    return ToolResult(event.content, is_error=event.is_error)
+
+
+def _warning(tape: Tape, missing: int, changes: int) -> str | None:
+    parts = [
+        f"{tape.damaged_lines} damaged line(s) left out" if tape.damaged_lines else "",
+        f"{missing} result(s) of the last turn completed" if missing else "",
+        f"{changes} place(s) of the conversation repaired" if changes else "",
+        "" if tape.chain_ok or tape.damaged_lines else "its hash chain is broken: the record was changed",
+    ]
+    said = "; ".join(part for part in parts if part)
+    return f"the record of the session was not whole: {said}" if said else None
