@@ -1,0 +1,151 @@
+"""The Messages API through the real SDK. The only module that imports `anthropic`, which costs 1.2-1.6 s of CPU:
+load it late, by `registry.load("models", "anthropic")`, in a thread.
+
+Uses the raw stream with an accumulator of its own and retries of its own (the SDK's are off): the SDK reports a stream
+that ended early as a whole answer, raises other libraries' errors for a dropped one, and obeys any retry-after.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+
+import anthropic
+import httpx2
+
+from sandbox_agent.errors import ConfigError, ModelRejectedError
+from sandbox_agent.models.accumulate import Accumulator, BrokenStreamError
+from sandbox_agent.models.base import ModelEvent, ModelRequest
+from sandbox_agent.models.credentials import ApiAccess, read_access
+from sandbox_agent.models.outgoing import replace_lone_surrogates, request_body
+from sandbox_agent.models.retry import AttemptFailed, Fault, Retry
+from sandbox_agent.types import JsonObject
+
+CONNECT_TIMEOUT_S = 10.0
+SILENCE_TIMEOUT_S = 300.0
+"""Nothing at all came for so long, not even a ping: the attempt has failed."""
+
+_SHOWN_CHARS = 500
+
+_RawStream = anthropic.AsyncStream[anthropic.types.RawMessageStreamEvent]
+
+
+def create(
+    name: str,
+    *,
+    environ: Mapping[str, str] | None = None,
+    retry: Retry | None = None,
+    silence_timeout_s: float = SILENCE_TIMEOUT_S,
+) -> AnthropicModel:
+    """The model `name`, with key and endpoint from `environ` (None: the process environment).
+
+    Raises:
+        ConfigError: no key, or one that cannot be used; a wrong base URL; an empty name.
+    """
+    if not name.strip():
+        raise ConfigError("the model name is empty; give --model anthropic:NAME")
+    access = read_access(os.environ if environ is None else environ)
+    return AnthropicModel(name.strip(), access, retry or Retry(), silence_timeout_s)
+
+
+class AnthropicModel:
+    """A model behind the Messages API. Use one per session; requests may run at the same time."""
+
+    def __init__(self, model: str, access: ApiAccess, retry: Retry, silence_timeout_s: float) -> None:
+        self._model = model
+        self._access = access
+        self._retry = retry
+        timeout = httpx2.Timeout(silence_timeout_s, connect=CONNECT_TIMEOUT_S)
+        self._client = anthropic.AsyncAnthropic(
+            api_key=access.api_key,
+            auth_token=access.auth_token,
+            base_url=access.base_url,
+            max_retries=0,
+            timeout=timeout,
+            # A redirect would carry the key to a host that nobody named.
+            http_client=anthropic.DefaultAsyncHttpxClient(follow_redirects=False, timeout=timeout),
+        )
+
+    @property
+    def name(self) -> str:
+        return f"anthropic:{self._model}"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Send one request and stream its answer. See `Model.stream`."""
+        body = request_body(request, self._model)
+        async with aclosing(self._retry.stream(lambda: self._attempt(body), self._model)) as events:
+            async for event in events:
+                yield event
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _attempt(self, body: JsonObject) -> AsyncGenerator[ModelEvent, None]:
+        """One request. What the SDK raises becomes a `Fault` first, and is raised outside of its handler: no error
+        of ours has one of the SDK's behind it, which may quote the key."""
+        fault: Fault | None = None
+        accumulator = Accumulator()
+        try:
+            stream = await self._open(body)
+            async with stream:
+                content_type = stream.response.headers.get("content-type", "")
+                async for event in stream:
+                    if not isinstance(event, anthropic.BaseModel):
+                        raise BrokenStreamError("a stream event that is not an object")
+                    shown = accumulator.feed(event.to_dict(warnings=False))
+                    if shown is not None:
+                        yield shown
+            answer = accumulator.answer()
+        except BrokenStreamError as exc:
+            note = "" if "event-stream" in content_type else f" (content-type {content_type or 'missing'})"
+            fault = Fault(self._clean(f"{exc}{note}"))
+        except anthropic.APIStatusError as exc:
+            fault = self._status_fault(exc)
+        except (anthropic.AnthropicError, httpx2.RequestError) as exc:
+            fault = self._connection_fault(exc)
+        except ValueError as exc:
+            fault = Fault(self._clean(f"the stream is damaged: {exc}"))
+        if fault is not None:
+            raise AttemptFailed(fault)
+        yield answer
+
+    async def _open(self, body: JsonObject) -> _RawStream:
+        try:
+            try:
+                stream: _RawStream = await self._client.messages.create(**body, stream=True)
+            except UnicodeEncodeError:
+                # Rare, and a walk over the whole history, so only when the encoder met one.
+                stream = await self._client.messages.create(**replace_lone_surrogates(body), stream=True)
+        except ValueError as exc:
+            raise ModelRejectedError(f"the request cannot be written as JSON: {exc}") from exc
+        return stream
+
+    def _status_fault(self, exc: anthropic.APIStatusError) -> Fault:
+        status = exc.status_code
+        location = exc.response.headers.get("location")
+        message = exc.api_message or exc.message
+        if 300 <= status < 400:
+            message = f"{self._access.endpoint} redirects to {location}; set ANTHROPIC_BASE_URL to where the API is"
+        return Fault(
+            self._clean(message),
+            # An error event comes in a stream of status 200, which says nothing.
+            status=None if status == httpx2.codes.OK else status,
+            kind=exc.type,
+            headers=dict(exc.response.headers),
+        )
+
+    def _connection_fault(self, exc: anthropic.AnthropicError | httpx2.RequestError) -> Fault:
+        cause = exc.__cause__ if isinstance(exc, anthropic.APIConnectionError) and exc.__cause__ else exc
+        detail = str(cause) or type(cause).__name__
+        untrusted = "CERTIFICATE_VERIFY_FAILED" in detail
+        if isinstance(exc, anthropic.APITimeoutError) or isinstance(cause, httpx2.TimeoutException):
+            detail = f"no answer in time ({type(cause).__name__})"
+        hint = "; if a company proxy signs, name its certificate in SSL_CERT_FILE" if untrusted else ""
+        return Fault(self._clean(f"connection to {self._access.endpoint}: {detail}{hint}"), fatal=untrusted)
+
+    def _clean(self, text: str) -> str:
+        """One line, bounded, without the key."""
+        line = " ".join(self._access.mask(text).split())
+        return line if len(line) <= _SHOWN_CHARS else line[:_SHOWN_CHARS] + " ..."
