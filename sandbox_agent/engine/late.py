@@ -19,13 +19,15 @@ from sandbox_agent.sandboxes.base import (
 
 
 class LateSandbox:
-    """Passes every verb on to the sandbox that `make` gives, once that one has started.
+    """Passes every verb on to the sandbox that `make` gives, once that one has started and `beside` is done.
 
-    `start` may be called any number of times: the first call starts, all wait for the same outcome.
+    `beside` runs at the same time as the start (filling the folder that is mounted). `start` may be called any number
+    of times: the first call starts, all wait for the same outcome.
     """
 
-    def __init__(self, make: Callable[[], Awaitable[Sandbox]]) -> None:
+    def __init__(self, make: Callable[[], Awaitable[Sandbox]], beside: Callable[[], Awaitable[None]]) -> None:
         self._make = make
+        self._beside = beside
         self._begun = False
         self._settled = anyio.Event()
         self._target: Sandbox | None = None
@@ -33,7 +35,7 @@ class LateSandbox:
         self.fault: SandboxAgentError | None = None
 
     async def start(self) -> SandboxInfo:
-        """See `Sandbox.start`; also raises whatever `make` raises."""
+        """See `Sandbox.start`; also raises whatever `make` and `beside` raise."""
         if not self._begun:
             self._begun = True
             await self._start()
@@ -46,10 +48,12 @@ class LateSandbox:
 
     async def _start(self) -> None:
         try:
-            self._target = await self._make()
-            self._info = await self._target.start()
-        except SandboxAgentError as exc:
-            self.fault = exc
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._beside)
+                self._target = await self._make()
+                self._info = await self._target.start()
+        except* SandboxAgentError as faults:
+            self.fault = _first(faults)
         finally:
             self._settled.set()
 
@@ -110,3 +114,11 @@ class LateSandbox:
     ) -> FileContent:
         """See `Sandbox.replace_file`."""
         return await (await self._ready()).replace_file(path, data, expected_sha256=expected_sha256, resolved=resolved)
+
+
+def _first(group: BaseExceptionGroup[SandboxAgentError]) -> SandboxAgentError:
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    assert isinstance(found, SandboxAgentError)
+    return found

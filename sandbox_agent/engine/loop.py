@@ -104,7 +104,7 @@ async def _drive(session: Session, task: str) -> None:
 
 def _stopped_early(session: Session, progress: Progress) -> None:
     if session.fault is not None:
-        progress.stop, progress.error = "sandbox_error", str(session.fault)
+        progress.stop, progress.error = _status_of(session.fault), str(session.fault)
     elif session.interrupted:
         progress.stop, progress.error = "interrupted", "interrupted by the person"
     else:

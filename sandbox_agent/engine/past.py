@@ -19,7 +19,7 @@ _ID = re.compile(r"[a-z0-9]{16,64}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """An earlier session. `missing` are results that its last turn lacks; `warning` says what was repaired, if anything."""
+    """An earlier session. `missing` are results that its last turn lacks; `warning` says what was repaired, or None."""
 
     session_id: str
     messages: list[JsonObject]

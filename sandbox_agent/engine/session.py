@@ -52,8 +52,8 @@ Approver = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer]]
 class Session:
     """All that one agent's run needs. `allowed_inputs` holds the digests a person allowed for this session.
 
-    `fault` is what ended the sandbox while nobody waited for it. `unapplied` names the changes that are only in the session's copy of the
-    folder; None before anyone looked.
+    `fault` is what ended the sandbox while nobody waited for it. `unapplied` names the changes that are only in the
+    session's copy of the folder; None before anyone looked.
     """
 
     id: str
