@@ -1,0 +1,171 @@
+"""The permission policy of a run: what may run without asking, what is asked, what is denied, and in which sandbox.
+
+Deciding is pure: facts that need I/O (where a path leads) are in the request. The sandbox settings are fixed at
+start; no decision changes them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from sandbox_agent.policy.calls import judge_call
+from sandbox_agent.policy.paths import TOOLS_HOME, below
+from sandbox_agent.policy.rules import RuleSet, parse_rule
+from sandbox_agent.policy.shell import analyse
+from sandbox_agent.policy.shell_judge import judge_command
+from sandbox_agent.types import (
+    WORKSPACE_MOUNT,
+    Decision,
+    JsonObject,
+    Limits,
+    Mode,
+    PathAccess,
+    PermissionRequest,
+    Subject,
+    Verdict,
+)
+
+MIB = 1024 * 1024
+DEFAULT_MASKS = (
+    ".env",
+    ".env.local",
+    ".env.*.local",
+    ".env.production",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".aws/credentials",
+    ".docker/config.json",
+    ".git-credentials",
+    ".kube/config",
+)
+"""Files of the workspace that read as empty in the sandbox unless the policy says otherwise; gitignore syntax."""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSettings:
+    """What the policy asks of the sandbox. `network` is always "none" in this version; `masks` are gitignore lines."""
+
+    image: str = "base"
+    runtime: str = "runc"
+    network: str = "none"
+    memory_bytes: int = 2048 * MIB
+    cpus: float = 2.0
+    pids: int = 512
+    disk_bytes: int = 4096 * MIB
+    masks: tuple[str, ...] = DEFAULT_MASKS
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A merged policy. `location` is the file it came from, or what made it."""
+
+    name: str
+    mode: Mode = Mode.DEFAULT
+    rules: RuleSet = field(default_factory=RuleSet)
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    limits: Limits = field(default_factory=Limits)
+    location: str = "built in"
+
+    def decide(self, request: PermissionRequest, mode: Mode) -> Decision:
+        """Deny, then ask, then the mode, then allow; nothing matches: what only reads is allowed, the rest asked.
+
+        In the mode dontAsk what would be asked is denied.
+        """
+        judge = judge_call if request.subject.command is None else judge_command
+        decision = judge(self.rules, request, mode)
+        if decision.verdict is Verdict.ASK and mode is Mode.DONT_ASK:
+            reason = f"{decision.reason} The mode dontAsk denies what would be asked."
+            return replace(decision, verdict=Verdict.DENY, reason=reason)
+        return decision
+
+    def hidden_tools(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of these tools that a bare deny rule removes from the model's view."""
+        bare = [rule for rule in self.rules.deny if rule.bare]
+        return frozenset(name for name in names if any(rule.names(name) for rule in bare))
+
+    def read_denied(self, path: str, resolved: str | None = None) -> str | None:
+        """The label of the deny rule that forbids reading this container path, for tools that walk folders."""
+        access = PathAccess(path, write=False, resolved=resolved)
+        return next((rule.label for rule in self.rules.deny if rule.touches(access)), None)
+
+    def with_allow(self, rule: str, *, location: str = "this session") -> Policy:
+        """The same policy with one more allow rule. Deny and ask rules still stand.
+
+        Raises:
+            PolicyError: the rule cannot be read.
+        """
+        added = parse_rule(rule, Verdict.ALLOW, location=location)
+        return replace(self, rules=replace(self.rules, allow=(*self.rules.allow, added)))
+
+    def suggest(self, tool: str, subject: Subject) -> str | None:
+        """The narrowest allow rule that would cover this call next time, or None where no single rule does."""
+        text = _narrowest(tool, subject)
+        if text is None:
+            return None
+        request = PermissionRequest(tool, subject, input_sha256="")
+        allowed = self.with_allow(text).decide(request, Mode.DEFAULT).verdict is Verdict.ALLOW
+        return text if allowed else None
+
+    def describe(self) -> JsonObject:
+        """What applies, for people and for the record: JSON-ready."""
+        box = self.sandbox
+        return {
+            "name": self.name,
+            "location": self.location,
+            "mode": str(self.mode),
+            "rules": {kind: [rule.text for rule in getattr(self.rules, kind)] for kind in ("deny", "ask", "allow")},
+            "sandbox": {
+                "image": box.image,
+                "runtime": box.runtime,
+                "network": box.network,
+                "memory_bytes": box.memory_bytes,
+                "cpus": box.cpus,
+                "pids": box.pids,
+                "disk_bytes": box.disk_bytes,
+                "masks": list(box.masks),
+            },
+            "limits": {"turns": self.limits.turns, "wall_s": self.limits.wall_s},
+        }
+
+
+def _narrowest(tool: str, subject: Subject) -> str | None:
+    if subject.command is not None:
+        commands = analyse(subject.command).commands
+        words = commands[0].static_words if len(commands) == 1 else None
+        return f"{tool}({_quoted(words)})" if words else None
+    if len(subject.paths) == 1:
+        access = subject.paths[0]
+        return f"{'Edit' if access.write else 'Read'}({_path_rule(access.path)})"
+    if subject.paths:
+        return None
+    if subject.specifier is None:
+        return tool
+    return f"{tool}({subject.specifier})" if not set("*?[]") & set(subject.specifier) else None
+
+
+def _quoted(words: Iterable[str]) -> str:
+    return " ".join(shlex.quote(word).replace("*", "\\*") for word in words)
+
+
+def _path_rule(path: str) -> str:
+    for base, mark in ((WORKSPACE_MOUNT, "/"), (TOOLS_HOME, "~/")):
+        relative = below(base, path)
+        if relative:
+            return mark + _escaped(relative)
+    return "//" + _escaped(path.lstrip("/"))
+
+
+def _escaped(path: str) -> str:
+    """The gitignore pattern that matches exactly this path."""
+    return "".join("\\" + char if char in "\\*?[ " else char for char in path)
