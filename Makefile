@@ -56,7 +56,6 @@ fmt: .venv/.installed ## format the code and repair what ruff can
 	$(BIN)/ruff check --fix $(CODE)
 
 lock: .venv/.installed ## pin the newest allowed packages in requirements.lock
-	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv --no-config pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-annotate --upgrade --quiet --output-file requirements.lock
 
