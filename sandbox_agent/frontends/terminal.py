@@ -45,8 +45,11 @@ class Terminal:
 
         What was typed before the question was on the screen is thrown away: it cannot be an answer to it.
         """
-        termios.tcflush(self._fd, termios.TCIFLUSH)
         self._pending = b""
+        try:
+            termios.tcflush(self._fd, termios.TCIFLUSH)
+        except termios.error:
+            return None  # the terminal was hung up
         self.printer.stream(question)
         line = await self._read_line()
         if line is None:

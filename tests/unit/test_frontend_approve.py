@@ -1,0 +1,185 @@
+"""Questions to a person before a call runs, at a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import anyio
+import pytest
+from frontend_person import END_OF_INPUT, person
+
+from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
+from sandbox_agent.frontends.approve import ConsoleApprover
+from sandbox_agent.frontends.terminal import Terminal
+from sandbox_agent.types import Decision, JsonObject, Subject, Verdict
+
+
+def request(tool: str = "Bash", rule: str | None = "Bash(make:*)", **given: object) -> ApprovalRequest:
+    """A question about a call with this input."""
+    value: JsonObject = given or {"command": "make all"}
+    decision = Decision(Verdict.ASK, "no rule allows make.", rule="ask-all", location="default.yaml:3")
+    return ApprovalRequest("t1", tool, Subject("unused"), value, decision, rule)
+
+
+WHOLE_QUESTION = """\
+? Bash wants to run (8 characters):
+  | make all
+  asked because: no rule allows make. (ask-all, default.yaml:3)
+  y  yes, once
+  s  yes, and during this session whatever fits  Bash(make:*)
+  a  always: adds this line to the allow rules of your policy:  Bash(make:*)
+  n  no (n REASON tells the agent why)
+  [y/s/a/n] > """
+
+
+async def test_the_question_shows_what_runs_why_it_asks_and_the_rule_that_would_be_kept() -> None:
+    """The whole screen of a short command."""
+    with person("y") as (terminal, screen):
+        answer = await ConsoleApprover(terminal)(request())
+
+    assert screen.getvalue() == WHOLE_QUESTION
+    assert answer == ApprovalAnswer(True, "once")
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        (["y"], ApprovalAnswer(True, "once")),
+        (["YES"], ApprovalAnswer(True, "once")),
+        (["s"], ApprovalAnswer(True, "session")),
+        (["a"], ApprovalAnswer(True, "always")),
+        (["n use ninja instead"], ApprovalAnswer(False, reason="use ninja instead")),
+        (["n", "because"], ApprovalAnswer(False, reason="because")),
+        (["n", ""], ApprovalAnswer(False)),
+        (["", "x", "yes please", "y"], ApprovalAnswer(True, "once")),
+        ([END_OF_INPUT], ApprovalAnswer(False, reason="nobody answered (end of input)")),
+    ],
+)
+async def test_each_answer_means_one_thing_and_anything_else_is_asked_again(
+    typed: list[str], answer: ApprovalAnswer
+) -> None:
+    """Only clear answers count; the end of input is a no."""
+    with person(*typed) as (terminal, screen):
+        assert await ConsoleApprover(terminal)(request()) == answer
+
+    assert screen.answers == []
+
+
+async def test_always_is_neither_offered_nor_taken_without_a_rule() -> None:
+    """Where no rule fits, the session answer is about this exact call."""
+    with person("a", "s") as (terminal, screen):
+        answer = await ConsoleApprover(terminal)(request(rule=None))
+
+    assert answer == ApprovalAnswer(True, "session")
+    assert "always" not in screen.getvalue()
+    assert "exactly this again" in screen.getvalue()
+
+
+async def test_what_was_typed_before_the_question_is_not_an_answer() -> None:
+    """Type-ahead cannot approve something that was not on the screen."""
+    with person("n no", typed_before="y\ny\n") as (terminal, _):
+        assert await ConsoleApprover(terminal)(request()) == ApprovalAnswer(False, reason="no")
+
+
+async def test_a_terminal_that_hangs_up_is_a_no() -> None:
+    """The person closed the window."""
+    keyboard, tty = os.openpty()
+    os.close(keyboard)
+    with person() as (terminal, _):
+        answer = await ConsoleApprover(Terminal(terminal.printer, tty))(request())
+    os.close(tty)
+
+    assert answer.allow is False
+
+
+async def test_a_long_command_is_not_allowed_before_all_of_it_was_shown() -> None:
+    """Head, tail and size come first; y is refused until v has shown the middle."""
+    command = "\n".join(f"echo {n}" for n in range(100))
+    with person("y", "v", "y") as (terminal, screen):
+        answer = await ConsoleApprover(terminal)(request(command=command))
+    before, _, after = screen.getvalue().partition("not on the screen yet")
+
+    assert answer == ApprovalAnswer(True, "once")
+    assert "| echo 0\n" in before
+    assert "... 70 lines not shown ..." in before
+    assert "| echo 99\n" in before
+    assert "| echo 50\n" not in before
+    assert "| echo 50\n" in after
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls\r\x1b[1A\x1b[2Krm -rf ~",
+        "ls\n" * 3 + "\n" * 30 + "rm -rf ~",
+        "ls " + " " * 500 + "; rm -rf ~",
+        "x\n  y  yes, once\n  [y/s/a/n] > y",
+        "x" + " " * 53 + "  y  yes, once",
+        "漢" * 100 + "\u202e",
+    ],
+)
+async def test_nothing_in_a_command_can_look_like_our_own_words(command: str) -> None:
+    """All lines of the command have a mark at the left edge and fit the screen; joined they are the command."""
+    with person("v", "n no") as (terminal, screen):
+        await ConsoleApprover(terminal)(request(command=command))
+    lines = screen.getvalue().partition("n] > ")[2].split("\n")
+    marked = [line[2:] for line in lines if re.match(r"  [|:] ", line)]
+    ours = [line for line in lines if not re.match(r"  [|:] ", line)]
+
+    assert all(len(line.encode("utf-16-le")) // 2 <= 56 for line in marked)
+    assert not any("rm -rf" in line or "[y/s/a/n] > y" in line for line in ours)
+    text = "".join(("\n" if line.startswith("|") else "") + line[2:] for line in marked)
+    assert text.count("rm -rf ~") == command.count("rm -rf ~")
+    assert not set(screen.getvalue()) & set("\x1b\r\u202e")
+
+
+async def test_hidden_characters_and_lookalike_letters_are_pointed_out() -> None:
+    """The person is warned of what the eye misses."""
+    with person("n no") as (terminal, screen):
+        await ConsoleApprover(terminal)(request(command="c\u0430t a\u200bb \\n"))
+
+    assert "  | c\u0430t a\\u200bb \\\\n\n" in screen.getvalue()
+    assert "! 1 character that a terminal hides or obeys" in screen.getvalue()
+    assert "! letters that can look like others: U+0430 CYRILLIC SMALL LETTER A" in screen.getvalue()
+
+
+async def test_every_field_of_the_input_is_shown() -> None:
+    """An edit shows its path, both texts whole, and its flags."""
+    with person("n no") as (terminal, screen):
+        question = request("Edit", None, old_string="a\nb", new_string="", file_path="/workspace/x", replace_all=True)
+        await ConsoleApprover(terminal)(question)
+
+    assert screen.getvalue().startswith(
+        "? Edit wants to run (19 characters):\n"
+        "  file_path (12 characters):\n  | /workspace/x\n"
+        "  old_string (3 characters):\n  | a\n  | b\n"
+        "  new_string (0 characters):\n  | \n"
+        "  replace_all (4 characters):\n  | true\n"
+    )
+
+
+async def test_questions_of_parallel_agents_come_one_after_the_other() -> None:
+    """A second question waits until the first is answered."""
+    answers: list[ApprovalAnswer] = []
+
+    async def ask(command: str) -> None:
+        answers.append(await approver(request(command=command)))
+
+    with person("y", "n no") as (terminal, screen):
+        approver = ConsoleApprover(terminal)
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, "first")
+            group.start_soon(ask, "second")
+
+    assert [answer.allow for answer in answers] == [True, False]
+    assert screen.getvalue().index("[y/s/a/n] > ") < screen.getvalue().index("| second")
+
+
+async def test_cancelling_ends_an_open_question_at_once() -> None:
+    """Ctrl-C does not leave a reader of the terminal behind."""
+    with person() as (terminal, _):
+        with anyio.move_on_after(0) as scope:
+            await ConsoleApprover(terminal)(request())
+
+        assert scope.cancelled_caught
