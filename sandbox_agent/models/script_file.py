@@ -6,6 +6,7 @@ A wrong script is refused when it is read, with file and line, and never in the 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -121,7 +122,7 @@ class Script(_Part):
 
     turns: tuple[Turn, ...] = Field(min_length=1)
     name: str | None = None
-    agents: dict[str, tuple[Turn, ...]] = Field(default_factory=dict)
+    agents: Mapping[str, tuple[Turn, ...]] = Field(default_factory=dict)
     chunk_chars: int = Field(default=24, ge=1)
     pace_s: float = Field(default=0.0, ge=0)
 

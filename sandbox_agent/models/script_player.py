@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from sandbox_agent.errors import ModelError
@@ -33,7 +33,7 @@ class Taken(NamedTuple, Generic[TurnT]):
 class ScriptPlayer(Generic[TurnT]):
     """The place in a script. `source` is what errors call it."""
 
-    def __init__(self, turns: Sequence[TurnT], agents: dict[str, tuple[TurnT, ...]], source: str) -> None:
+    def __init__(self, turns: Sequence[TurnT], agents: Mapping[str, tuple[TurnT, ...]], source: str) -> None:
         self._turns = turns
         self._agents = agents
         self._source = source
