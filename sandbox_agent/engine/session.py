@@ -80,18 +80,27 @@ class Session:
     fault: SandboxAgentError | None = None
     unapplied: set[str] | None = None
     _listeners: list[MemoryObjectSendStream[Event]] = field(default_factory=list)
+    _unheard: list[Event] = field(default_factory=list)
 
     def emit(self, event: Event) -> None:
         """Record an event, extend the conversation by it, and pass it to whoever listens. Never waits."""
         if event.recorded:
             self.tape.append(event)
             history.extend(self.messages, event)
+        if not self._listeners:
+            self._unheard.append(event)
         for listener in self._listeners:
             listener.send_nowait(event)
 
     def listen(self) -> MemoryObjectReceiveStream[Event]:
-        """All events from now on. The buffer is unbounded: the loop never waits for a front end."""
+        """All events nobody has heard yet (the session's start among them), then all from now on.
+
+        The buffer is unbounded: the loop never waits for a front end.
+        """
         send, receive = anyio.create_memory_object_stream[Event](math.inf)
+        for event in self._unheard:
+            send.send_nowait(event)
+        self._unheard.clear()
         self._listeners.append(send)
         return receive
 
