@@ -20,7 +20,9 @@ def extend(messages: list[JsonObject], event: Event) -> None:
     """Add what `event` contributes to the conversation, which is nothing for most events."""
     match event:
         case AssistantMessage(content=content):
-            _append(messages, "assistant", content)
+            # The API refuses an assistant message that ends in thinking; one of nothing else has said nothing.
+            if any(block.get("type") not in ("thinking", "redacted_thinking") for block in content):
+                _append(messages, "assistant", content)
         case UserMessage(content=content) | ToolResultsMessage(content=content):
             _append(messages, "user", content)
         case _:

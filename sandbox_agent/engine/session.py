@@ -89,8 +89,12 @@ class Session:
             history.extend(self.messages, event)
         if not self._listeners:
             self._unheard.append(event)
-        for listener in self._listeners:
-            listener.send_nowait(event)
+        for listener in tuple(self._listeners):
+            try:
+                listener.send_nowait(event)
+            except anyio.BrokenResourceError:  # it went away; the record is what counts
+                listener.close()
+                self._listeners.remove(listener)
 
     def listen(self) -> MemoryObjectReceiveStream[Event]:
         """All events nobody has heard yet (the session's start among them), then all from now on.

@@ -68,6 +68,13 @@ def test_unknown_blocks_stay_as_they_came() -> None:
     assert [assistant(*blocks)] == fold([answer(*blocks)])
 
 
+def test_thinking_alone_is_not_an_answer() -> None:
+    """The API refuses an assistant message that ends in thinking."""
+    thought = answer({"type": "thinking", "thinking": "hm", "signature": "s"})
+    events = [UserMessage(content=(text("x"),)), thought, UserMessage(content=(text("y"),))]
+    assert fold(events) == [user(text("x"), text("y"))]
+
+
 def test_results_are_never_empty() -> None:
     """An empty result gets a placeholder; empty text among blocks goes."""
     image = {"type": "image", "source": {}}
