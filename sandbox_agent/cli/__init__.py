@@ -1,0 +1,90 @@
+"""The command line. `main` is the console script.
+
+This module imports click and nothing else of weight: a command's module is imported when that command is asked for,
+and what it needs when it really runs, so `--help` stays far under 200 ms.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from sandbox_agent import __version__, registry
+from sandbox_agent.cli.faults import report
+from sandbox_agent.errors import SandboxAgentError
+
+COMMANDS = {
+    "run": ("run", "Give an agent a task on a folder."),
+    "demo": ("demo", "Watch a scripted model fix a real bug in a container; needs no key."),
+    "doctor": ("doctor", "Check engine, image and isolation, and say what to do."),
+    "sessions": ("sessions", "List past sessions."),
+    "diff": ("diff", "Show what a session changed and did not apply."),
+    "apply": ("apply", "Apply the kept changes of a session to your folder."),
+    "reap": ("reap", "Remove containers that a killed run left behind."),
+    "completion": ("completion", "Print the completion script of your shell."),
+}
+"""Name to module and one line of help, so that listing the commands imports none of them."""
+
+EXAMPLES = """\b
+Examples:
+  sandbox-agent doctor
+  sandbox-agent demo
+  sandbox-agent run "Fix the failing test" -w ./project
+  sandbox-agent run -p --output json --apply always "Update the changelog"
+"""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in `sandbox_agent.cli.<module>` as `COMMAND`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's module; None for an unknown name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = registry.load("cli", COMMANDS[cmd_name][0]).COMMAND
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, but an unknown name is answered with near ones, a sentence with `run`."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            near = difflib.get_close_matches(name, COMMANDS, n=2)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"commands are {', '.join(COMMANDS)}"
+            if " " in name:
+                hint = "to give a task, write: sandbox-agent run TASK"
+            raise click.UsageError(f"no such command {name!r} ({hint})")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="sandbox-agent", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Run an AI agent on a folder without giving it the machine: every tool call runs in a hardened container."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 2 usage, and what `sandbox-agent run --help` lists."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = cli.main(arguments, prog_name="sandbox-agent", standalone_mode=False)
+    except (click.ClickException, click.Abort, SandboxAgentError) as exc:
+        code = report(exc, arguments)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TextIO
 from sandbox_agent.events import Event
 from sandbox_agent.frontends import stream_json
 from sandbox_agent.frontends.sanitise import sanitise
-from sandbox_agent.frontends.summary import RunSummary
+from sandbox_agent.frontends.summary import EXIT_CODES, RunSummary
 
 OutputFormat = Literal["text", "json", "stream-json"]
 
@@ -81,3 +81,14 @@ def make_output(output: OutputFormat, out: TextIO) -> Output:
             return StreamJsonOutput(out)
         case "text":
             return TextOutput(out)
+
+
+def refuse(output: OutputFormat, out: TextIO, exit_code: int, error: str) -> None:
+    """What stdout carries when a run could not even begin: the same document, or result line, with the error."""
+    summary = RunSummary()
+    status = next((name for name, code in EXIT_CODES.items() if code == exit_code), "failed")
+    summary.end(status, error)
+    try:
+        make_output(output, out).close(summary)
+    except BrokenPipeError:
+        return  # the reader went away first; the line on stderr and the exit code are all there is to say

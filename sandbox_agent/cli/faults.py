@@ -1,0 +1,61 @@
+"""A fault that ends a command: one clear line on stderr, and, where JSON was asked for, the document on stdout too."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from sandbox_agent import registry
+from sandbox_agent.errors import SandboxAgentError
+
+ABORTED = 130
+USAGE = 2
+
+
+def report(fault: Exception, arguments: Sequence[str]) -> int:
+    """Say what was wrong; returns the exit code.
+
+    Args:
+        fault: a click exception, or one of ours that no command dealt with.
+        arguments: the command line, to know whether stdout has to carry JSON: click may have failed before it knew.
+    """
+    if isinstance(fault, click.Abort):
+        code, text = ABORTED, "interrupted"
+    elif isinstance(fault, click.ClickException):
+        code, text = USAGE if isinstance(fault, click.UsageError) else fault.exit_code, _usage(fault)
+    else:
+        code, text = fault.exit_code if isinstance(fault, SandboxAgentError) else 1, str(fault)
+    say(text)
+    output = wanted_output(arguments)
+    if output in ("json", "stream-json"):
+        registry.load("frontends", "headless").refuse(output, sys.stdout, code, text)
+    return code
+
+
+def say(text: str) -> None:
+    """One line of ours on stderr."""
+    shown: str = registry.load("frontends", "sanitise").sanitise(text)
+    click.echo(f"sandbox-agent: {shown}", err=True)
+
+
+def wanted_output(arguments: Sequence[str]) -> str | None:
+    """The value of the last `--output` of a `run`, found without click; None where there is none."""
+    found = None
+    for number, argument in enumerate(arguments):
+        if argument == "--":
+            break
+        if argument == "--output" and number + 1 < len(arguments):
+            found = arguments[number + 1]
+        elif argument.startswith("--output="):
+            found = argument.removeprefix("--output=")
+    return found if arguments[:1] and arguments[0] == "run" else None
+
+
+def _usage(fault: click.ClickException) -> str:
+    """click's own words (it names near options and the choices) on one line, and where help is."""
+    text = " ".join(fault.format_message().split())
+    text = text[:1].lower() + text[1:]
+    context = fault.ctx if isinstance(fault, click.UsageError) else None
+    return f"{text.rstrip('.')}; see: {context.command_path if context else 'sandbox-agent'} --help"

@@ -1,0 +1,64 @@
+"""What follows a run: the changes are looked at, applied as asked, and what stays back is kept for `apply ID`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+
+from sandbox_agent.cli.job import Job
+from sandbox_agent.engine.session import Session
+from sandbox_agent.frontends import review
+from sandbox_agent.frontends.review import NOTHING, Choice
+from sandbox_agent.types import JsonObject
+
+_ENDED_BY_ITSELF = ("done", "denied", "limit", "failed")
+"""After any other end (a fault of sandbox or model, a signal) `--apply always` keeps the changes: nobody knows what
+state they are in."""
+
+
+async def finish(job: Job, session: Session) -> None:
+    """Review and apply; nothing is applied without a yes or `--apply always`."""
+    await session.changes()
+    _hear(job, session)
+    changes = job.summary.review.changes if job.summary.review else ()
+    if not changes:
+        if job.screen.view is not None:
+            job.say("Nothing was changed.", "dim")
+        return
+    choice = await _choice(job, changes)
+    if choice.paths != ():
+        await session.apply(choice.paths)
+        _hear(job, session)
+    if job.summary.unapplied_files:
+        kept(job, session.id)
+
+
+def kept(job: Job, session_id: str) -> None:
+    """Say where changes that were not applied are."""
+    job.say(f"Not applied, and kept: sandbox-agent diff {session_id}   sandbox-agent apply {session_id}")
+
+
+def _hear(job: Job, session: Session) -> None:
+    """Pass on what the session said outside a run."""
+    events = session.listen()
+    with events:
+        while True:
+            try:
+                job.feed(events.receive_nowait())
+            except anyio.WouldBlock:
+                break
+    session.hang_up()
+
+
+async def _choice(job: Job, changes: Sequence[JsonObject]) -> Choice:
+    if job.screen.output is None:
+        review.show(job.screen.printer, changes, max_lines=None if job.verbose else review.FILE_LINES)
+    if job.apply == "always":
+        return Choice(None) if job.summary.status in _ENDED_BY_ITSELF else NOTHING
+    if job.apply == "never":
+        return NOTHING
+    if job.screen.terminal is None:
+        job.say("Nobody is there to ask what to apply (see --apply).", "yellow")
+        return NOTHING
+    return await review.choose(job.screen.terminal, changes)

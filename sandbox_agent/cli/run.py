@@ -1,0 +1,104 @@
+"""`sandbox-agent run`: the options. What they do is in `execute.py`, imported only when a task really runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from sandbox_agent import registry
+from sandbox_agent.config import DEFAULT_MODEL
+from sandbox_agent.types import Mode
+
+MAX_TASK_BYTES = 1024 * 1024
+
+EPILOG = """\b
+Examples:
+  sandbox-agent run "Fix the failing test" -w ./project
+  sandbox-agent run --allow "Bash(pytest:*)" --apply always "Make the tests pass"
+  git diff | sandbox-agent run -p -
+  sandbox-agent run -p --output json "What does this project do?" | jq -r .result
+
+\b
+Exit codes: 0 done, 1 the task failed, 2 usage or configuration, 3 done but permissions were denied,
+4 a limit was hit, 5 the sandbox is unavailable or died, 6 model error, 7 replay mismatch,
+130 and 143 ended by a signal.
+"""
+
+
+@click.command(name="run", epilog=EPILOG, short_help="Give an agent a task on a folder.")
+@click.argument("task")
+@click.option(
+    "-w",
+    "--workspace",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=".",
+    help="The folder to work on. Default: the current directory.",
+)
+@click.option(
+    "--policy", metavar="NAME|FILE", help="A shipped policy or a policy file. Default: your own, else default."
+)
+@click.option(
+    "--mode", type=click.Choice([mode.value for mode in Mode]), help="Permission mode. Default: the policy's."
+)
+@click.option("--allow", metavar="RULE", multiple=True, help='Allow what fits, as "Bash(pytest:*)". Repeatable.')
+@click.option("--deny", metavar="RULE", multiple=True, help="Deny what fits; wins over every allow. Repeatable.")
+@click.option(
+    "--model",
+    metavar="KIND:NAME",
+    default=DEFAULT_MODEL,
+    show_default=True,
+    help="anthropic:NAME, or script:FILE for a scripted model that needs no key.",
+)
+@click.option("--image", metavar="NAME", help="The container's image. Default: the policy's.")
+@click.option(
+    "--workspace-mode",
+    type=click.Choice(["copy", "bind"]),
+    default="copy",
+    show_default=True,
+    help="copy: work on a copy, apply after a review. bind: change the folder directly.",
+)
+@click.option(
+    "--apply",
+    type=click.Choice(["ask", "always", "never"]),
+    help="What becomes of the changes. Default: ask, with -p never.",
+)
+@click.option("--max-turns", metavar="N", type=click.IntRange(min=1), help="At most so many model requests.")
+@click.option(
+    "--timeout", "timeout_s", metavar="S", type=click.FloatRange(min=0, min_open=True), help="At most so many seconds."
+)
+@click.option("-p", "--print", "headless", is_flag=True, help="Headless: ask nobody; stdout carries the answer only.")
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json", "stream-json"]),
+    help="What stdout carries; implies -p. Default with -p: text.",
+)
+@click.option("-c", "--continue", "resume_last", is_flag=True, help="Go on with the newest session of this folder.")
+@click.option("--resume", metavar="ID", help="Go on with this session.")
+@click.option("-v", "--verbose", is_flag=True, help="Show thinking, whole outputs and whole diffs.")
+def COMMAND(task: str, resume_last: bool, **options: object) -> int:
+    """Give an agent a TASK on a folder. TASK - reads it from standard input, which is not read otherwise."""
+    if resume_last:
+        if options["resume"] is not None:
+            raise click.UsageError("-c and --resume exclude each other")
+        options["resume"] = "last"
+    stdin_is_task = task == "-"
+    text = read_task() if stdin_is_task else task
+    if not text.strip():
+        raise click.UsageError("the task is empty")
+    code: int = registry.load("cli", "execute").run_task(text, stdin_is_task=stdin_is_task, **options)
+    return code
+
+
+def read_task() -> str:
+    """The task from standard input: UTF-8, at most 1 MiB."""
+    if sys.stdin.isatty():
+        click.echo("Type the task, then Ctrl-D on a line of its own:", err=True)
+    data = sys.stdin.buffer.read(MAX_TASK_BYTES + 1)
+    if len(data) > MAX_TASK_BYTES:
+        raise click.UsageError(f"the task on standard input is longer than {MAX_TASK_BYTES:,} bytes")
+    try:
+        return data.decode("utf-8").strip()
+    except UnicodeDecodeError as exc:
+        raise click.UsageError(f"the task on standard input is not UTF-8 (byte {exc.start})") from exc

@@ -1,0 +1,66 @@
+"""`sandbox-agent sessions`: what was run before, read from the records in the state folder."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import click
+
+from sandbox_agent.config import sessions_dir
+from sandbox_agent.engine.past import EVENTS_FILE, session_ids
+from sandbox_agent.events import RunFinished, SessionStarted, UserMessage
+from sandbox_agent.frontends.sanitise import sanitise
+from sandbox_agent.frontends.words import shorten
+from sandbox_agent.tape import read_tape
+
+
+@dataclass(slots=True)
+class Row:
+    """One session. `status` is "unfinished" while, or if, its run has not ended."""
+
+    session_id: str
+    started_unix_s: float = 0.0
+    workspace: str = ""
+    model: str = ""
+    task: str = ""
+    status: str = "unfinished"
+
+
+@click.group(name="sessions", short_help="List past sessions.")
+def COMMAND() -> None:  # noqa: N802 - the name LazyGroup looks for
+    """Past sessions; go on with one by `sandbox-agent run --resume ID`."""
+
+
+@COMMAND.command(name="list")
+@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def list_sessions(limit: int, as_json: bool) -> int:
+    """List sessions, newest first."""
+    for row in _rows(limit):
+        if as_json:
+            click.echo(json.dumps(asdict(row)))
+            continue
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.started_unix_s))
+        click.echo(f"{row.session_id}  {when}  {row.status:<11}  {sanitise(row.workspace)}")
+        click.echo(f"    {shorten(sanitise(row.task), 100)}")
+    return 0
+
+
+def _rows(limit: int) -> Iterator[Row]:
+    sessions = sessions_dir()
+    for session_id in session_ids(sessions)[:limit]:
+        row = Row(session_id)
+        for entry in read_tape(sessions / session_id / EVENTS_FILE).entries:
+            match entry.event:
+                case SessionStarted() as started:
+                    row.started_unix_s, row.workspace, row.model = entry.time_unix_s, started.workspace, started.model
+                case UserMessage(agent_id="main", content=content) if not row.task:
+                    row.task = " ".join(str(block.get("text", "")) for block in content)
+                case RunFinished(agent_id="main") as finished:
+                    row.status = finished.status
+                case _:
+                    pass
+        yield row
