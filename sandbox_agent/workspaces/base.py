@@ -1,0 +1,166 @@
+"""What a workspace is: where the person's folder is mounted from, what the run changed in it, and the way back.
+
+All methods are synchronous and may take seconds: the engine calls them through threads. `changes` and `apply` are
+called with the sandbox closed, and still trust nothing they find in the copy.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from sandbox_agent.types import JsonObject
+
+ROOT_FOLDER_ID = 65532
+"""The tools' uid and gid when the folder belongs to root: tools never run as 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who the tools run as. Neither number is ever 0."""
+
+    uid: int
+    gid: int
+
+
+class Kind(enum.StrEnum):
+    """What a path is, links not followed. `OTHER` is a FIFO, socket or device."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    LINK = "link"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One path that differs from the folder as it was at the start.
+
+    `kind` is added, modified (with or without the executable bit), deleted, mode (only the executable bit), type
+    (another sort of entry), link (other target) or other (a FIFO or socket appeared). `entry` is what the path is
+    now, or was when it is deleted. A folder is listed only when it is empty, or in the way of a type change.
+    Digests are SHA-256 of the content, for a link of its target's text; from 1 GiB on they are prefixed "blocks:"
+    and computed without reading holes. `danger` says what it may do later on the host, None if nothing is known.
+    `diff` is a unified diff, unsanitised; None with the cause in `note` (binary, too large, original is gone).
+    """
+
+    path: str
+    kind: str
+    entry: Kind
+    before_sha256: str | None = None
+    after_sha256: str | None = None
+    binary: bool = False
+    size_before: int | None = None
+    size_after: int | None = None
+    mode_before: int | None = None
+    mode_after: int | None = None
+    danger: str | None = None
+    diff: str | None = None
+    note: str | None = None
+
+    def as_json(self) -> JsonObject:
+        """All fields, modes as octal text as `ls` and git write them."""
+        return {
+            "path": self.path,
+            "kind": self.kind,
+            "entry": self.entry.value,
+            "before_sha256": self.before_sha256,
+            "after_sha256": self.after_sha256,
+            "binary": self.binary,
+            "size_before": self.size_before,
+            "size_after": self.size_after,
+            "mode_before": None if self.mode_before is None else f"{self.mode_before:04o}",
+            "mode_after": None if self.mode_after is None else f"{self.mode_after:04o}",
+            "danger": self.danger,
+            "diff": self.diff,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyOutcome:
+    """What became of every change.
+
+    `unapplied` is all that is only in the copy: not chosen, in conflict, or withheld. `conflicts` has a reason for
+    each path that was chosen and could not go; `withheld` for each that goes only when its path is named.
+    """
+
+    applied: tuple[str, ...] = ()
+    unapplied: tuple[str, ...] = ()
+    conflicts: Mapping[str, str] = field(default_factory=dict)
+    withheld: Mapping[str, str] = field(default_factory=dict)
+
+
+class Workspace(Protocol):
+    """A folder as one session sees it."""
+
+    @property
+    def mode(self) -> str:
+        """ "copy" or "bind"."""
+        ...
+
+    @property
+    def host(self) -> Path:
+        """The person's folder, links resolved."""
+        ...
+
+    @property
+    def source(self) -> Path:
+        """The host path to mount at `/workspace`. It exists from the beginning; `prepare` fills it."""
+        ...
+
+    @property
+    def owner(self) -> Owner:
+        """Who the tools run as."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines for the person; more may come with `prepare` and `changes`."""
+        ...
+
+    @property
+    def masked(self) -> Mapping[str, str]:
+        """Paths the session must not see, with the pattern that says so; complete once `prepare` has ended.
+
+        A path stands for all below it. A copy leaves them out; for a bind the sandbox has to cover them.
+        """
+        ...
+
+    def prepare(self, progress: Callable[[int], None] | None = None) -> None:
+        """Make it ready for the first tool.
+
+        Args:
+            progress: told now and then how many files are done; an exception from it ends the work.
+
+        Raises:
+            WorkspaceError: the disk is full, the folder vanished, or it holds too many files.
+        """
+        ...
+
+    def changes(self) -> tuple[Change, ...]:
+        """What differs from the start, by path.
+
+        Raises:
+            WorkspaceError: `prepare` never ended, or the tree is larger than can be walked.
+        """
+        ...
+
+    def apply(self, paths: Collection[str] | None = None) -> ApplyOutcome:
+        """Bring changes to the person's folder.
+
+        Args:
+            paths: paths of changes, or of folders for all below them. None is all but links, which go only when
+                their own path is given.
+
+        Raises:
+            WorkspaceError: the person's folder is gone, or a path is not among the changes.
+        """
+        ...
+
+    def discard(self) -> None:
+        """Remove the copy and all that belongs to it. The person's folder is not touched. Safe to call twice."""
+        ...

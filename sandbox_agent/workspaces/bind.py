@@ -1,0 +1,116 @@
+"""The workspace as the folder itself: tools change it directly, and there is nothing to apply or to take back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner
+from sandbox_agent.workspaces.entries import examine, file_kind
+from sandbox_agent.workspaces.manifest import Entry, Manifest
+from sandbox_agent.workspaces.masks import Masks
+from sandbox_agent.workspaces.notes import Notes
+from sandbox_agent.workspaces.record import MANIFEST_NAME, RECORD_NAME, Record
+from sandbox_agent.workspaces.review import review
+from sandbox_agent.workspaces.tree import Found, Tree
+
+IN_PLACE = "mode bind: tools change the folder itself, .git included; nothing can be reviewed before or undone"
+
+
+class BindWorkspace:
+    """A `Workspace` of mode "bind". `changes` lists paths; what was there before is gone."""
+
+    mode = "bind"
+
+    def __init__(self, record: Record, state_dir: Path, masks: Masks, notes: tuple[str, ...] = ()) -> None:
+        self._record = record
+        self._state_dir = state_dir
+        self._masks = masks
+        self._notes = Notes((IN_PLACE, *notes))
+        self._masked: dict[str, str] = {}
+        self._review_notes: tuple[str, ...] = ()
+
+    @classmethod
+    def make(cls, record: Record, state_dir: Path, masks: Masks, notes: tuple[str, ...]) -> BindWorkspace:
+        """Begin a new one."""
+        record.save(state_dir)
+        return cls(record, state_dir, masks, notes)
+
+    @property
+    def host(self) -> Path:
+        return self._record.host
+
+    @property
+    def source(self) -> Path:
+        return self._record.host
+
+    @property
+    def owner(self) -> Owner:
+        return self._record.owner
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._notes.lines + self._review_notes
+
+    @property
+    def masked(self) -> dict[str, str]:
+        """See `Workspace.masked`."""
+        return dict(self._masked)
+
+    def prepare(self, progress: Callable[[int], None] | None = None) -> None:
+        """Hash every file, so that changed ones can be told later."""
+        manifest = Manifest()
+
+        def enter(found: Found) -> bool:
+            return manifest.entries[found.path].hidden is None
+
+        def failed(path: str, error: OSError) -> None:
+            if not path:
+                raise WorkspaceError(f"{self.host}: cannot be listed: {error.strerror}") from error
+            manifest.entries[path] = Entry(manifest.entries[path].kind, hidden=f"not readable ({error.strerror})")
+
+        with self._tree() as tree:
+            for found in tree.walk(enter=enter, failed=failed):
+                manifest.entries[found.path] = self._entry(tree, found)
+                if progress is not None and len(manifest.entries) % 100 == 0:
+                    progress(len(manifest.entries))
+        manifest.finish()
+        manifest.save(self._state_dir / MANIFEST_NAME)
+
+    def _entry(self, tree: Tree, found: Found) -> Entry:
+        kind = file_kind(found.info.st_mode)
+        rule = self._masks.rule_for(found.path, directory=kind.value == "directory")
+        if rule is not None:
+            self._masked[found.path] = rule
+            return Entry(kind, hidden=f"masked by {rule}")
+        try:
+            with tree.at(found.path) as place:
+                entry = examine(place)
+        except OSError as error:
+            return Entry(kind, hidden=f"not readable ({error.strerror})")
+        return entry if entry is not None else Entry(kind, hidden="vanished while it was read")
+
+    def changes(self) -> tuple[Change, ...]:
+        """See `Workspace.changes`; only additions have a diff."""
+        manifest = Manifest.load(self._state_dir / MANIFEST_NAME)
+        with self._tree() as tree:
+            found = review(manifest, tree, tree, skip=lambda path: manifest.hidden_by(path) is not None)
+        self._review_notes = tuple(note.replace(", not copied back", "") for note in found.notes)
+        return found.changes
+
+    def apply(self, paths: Collection[str] | None = None) -> ApplyOutcome:
+        """Does nothing, for everything is there already; the outcome says so by naming all changes as applied."""
+        self._notes.say("mode bind: the changes are in the folder already; apply does nothing")
+        return ApplyOutcome(applied=tuple(change.path for change in self.changes()))
+
+    def discard(self) -> None:
+        """Forget what was recorded. The changes stay: there is no other copy."""
+        (self._state_dir / MANIFEST_NAME).unlink(missing_ok=True)
+        (self._state_dir / RECORD_NAME).unlink(missing_ok=True)
+
+    def _tree(self) -> Tree:
+        try:
+            return Tree(self.host)
+        except OSError as error:
+            raise WorkspaceError(f"{self.host}: the folder of this session cannot be opened: {error}") from error

@@ -1,0 +1,124 @@
+"""The workspace as a copy: the person's folder stays as it is until chosen changes are applied to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.workspaces.apply import Applier
+from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner
+from sandbox_agent.workspaces.copying import Copier
+from sandbox_agent.workspaces.manifest import Manifest
+from sandbox_agent.workspaces.masks import Masks
+from sandbox_agent.workspaces.notes import Notes
+from sandbox_agent.workspaces.record import COPY_NAME, MANIFEST_NAME, RECORD_NAME, Record
+from sandbox_agent.workspaces.removal import remove_tree
+from sandbox_agent.workspaces.review import Review, review
+from sandbox_agent.workspaces.tree import Tree
+
+
+class CopyWorkspace:
+    """A `Workspace` of mode "copy". Made by `create` or `reopen`."""
+
+    mode = "copy"
+
+    def __init__(self, record: Record, state_dir: Path, masks: Masks, notes: tuple[str, ...] = ()) -> None:
+        self._record = record
+        self._state_dir = state_dir
+        self._masks = masks
+        self._notes = Notes(notes)
+        self._review: Review | None = None
+        self._masked: dict[str, str] = {}
+
+    @classmethod
+    def make(cls, record: Record, state_dir: Path, masks: Masks, notes: tuple[str, ...]) -> CopyWorkspace:
+        """Begin a new one: the mount point exists afterwards, empty, and belongs to the tools."""
+        record.save(state_dir)
+        workspace = cls(record, state_dir, masks, notes)
+        try:
+            workspace.source.mkdir(mode=0o700)
+        except FileExistsError:
+            raise WorkspaceError(f"{workspace.source}: is already there; start a new session") from None
+        if os.geteuid() == 0:
+            os.chown(workspace.source, record.owner.uid, record.owner.gid)
+        return workspace
+
+    @property
+    def host(self) -> Path:
+        return self._record.host
+
+    @property
+    def source(self) -> Path:
+        return self._state_dir / COPY_NAME
+
+    @property
+    def owner(self) -> Owner:
+        return self._record.owner
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._notes.lines + (self._review.notes if self._review is not None else ())
+
+    @property
+    def masked(self) -> dict[str, str]:
+        """See `Workspace.masked`."""
+        return dict(self._masked)
+
+    def prepare(self, progress: Callable[[int], None] | None = None) -> None:
+        """See `Workspace.prepare`."""
+        try:
+            with Tree(self.host) as source, Tree(self.source) as target:
+                copier = Copier(
+                    source, target, owner=self.owner, masks=self._masks, notes=self._notes, progress=progress
+                )
+                copier.run().save(self._state_dir / MANIFEST_NAME)
+                self._masked = copier.masked
+        except OSError as error:
+            raise WorkspaceError(f"{self.host}: cannot be copied into the session: {error}") from error
+
+    def changes(self) -> tuple[Change, ...]:
+        """See `Workspace.changes`."""
+        manifest = Manifest.load(self._state_dir / MANIFEST_NAME)
+        with self._host() as host, self._copy() as copy:
+            self._review = review(manifest, copy, host)
+        return self._review.changes
+
+    def apply(self, paths: Collection[str] | None = None) -> ApplyOutcome:
+        """See `Workspace.apply`. What is brought over is what `changes` last told; anything else is a conflict."""
+        if self._review is None:
+            self.changes()
+        assert self._review is not None
+        with self._host() as host, self._copy() as copy:
+            applier = Applier(self._review, copy, host, self._record.temporary_prefix)
+            outcome = applier.apply(paths)
+        if outcome.applied:
+            self._rebase(self._review, {*outcome.applied, *applier.dropped})
+        return outcome
+
+    def _rebase(self, review: Review, applied: Collection[str]) -> None:
+        """What was applied is the folder's state now: later reviews of this copy show only the rest."""
+        path = self._state_dir / MANIFEST_NAME
+        manifest = Manifest.load(path)
+        for name in applied:
+            manifest.follow(name, review.after)
+        manifest.save(path)
+
+    def discard(self) -> None:
+        """See `Workspace.discard`."""
+        remove_tree(self._state_dir, COPY_NAME)
+        (self._state_dir / MANIFEST_NAME).unlink(missing_ok=True)
+        (self._state_dir / RECORD_NAME).unlink(missing_ok=True)
+
+    def _host(self) -> Tree:
+        try:
+            return Tree(self.host)
+        except OSError as error:
+            raise WorkspaceError(f"{self.host}: the folder of this session cannot be opened: {error}") from error
+
+    def _copy(self) -> Tree:
+        try:
+            return Tree(self.source, grant=True)
+        except OSError as error:
+            raise WorkspaceError(f"{self.source}: the session's copy cannot be opened: {error}") from error

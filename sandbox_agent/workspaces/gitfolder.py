@@ -1,0 +1,70 @@
+"""What changed in git's own folders, told in lines: nothing in them is ever copied back or read as configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.entries import examine
+from sandbox_agent.workspaces.manifest import GIT_ALIASES, Manifest, in_git, stamp
+from sandbox_agent.workspaces.tree import Found, Tree
+
+_SHOWN = 10
+
+
+def git_notes(manifest: Manifest, now: Mapping[str, Found], tree: Tree) -> list[str]:
+    """Lines about hooks, configuration, commits and whole repositories that came or went in the copy."""
+    was = {path for path, entry in manifest.entries.items() if in_git(path) and entry.hidden is None}
+    tops_before, tops_now = {_split(p)[0] for p in was}, {_split(p)[0] for p in now}
+    lines = [f"{top}: a repository was made inside; it is not copied back" for top in sorted(tops_now - tops_before)]
+    lines += [f"{top}: was removed in the copy; the original stays" for top in sorted(tops_before - tops_now)]
+    kept = tops_before & tops_now
+    changed = sorted(
+        path
+        for path in was | now.keys()
+        if _split(path)[0] in kept and _area(path) is not None and _differs(path, manifest, now.get(path), tree)
+    )
+    hooks = [path for path in changed if _area(path) == "hooks"]
+    config = [path for path in changed if _area(path) == "config"]
+    if hooks:
+        lines.append(f"hooks changed in the copy, not copied back: {_some(hooks)}")
+    if config:
+        lines.append(f"git configuration changed in the copy, not copied back: {_some(config)}")
+    commits = sorted({_split(path)[0] for path in changed if _area(path) == "commits"})
+    if commits:
+        lines.append(f"commits or branches changed in the copy, only the files are copied back: {_some(commits)}")
+    return lines
+
+
+def _split(path: str) -> tuple[str, str]:
+    """(the repository's folder with `.git`, the path in it)."""
+    parts = path.split("/")
+    index = next(number for number, part in enumerate(parts) if part.lower() in GIT_ALIASES)
+    return "/".join(parts[: index + 1]), "/".join(parts[index + 1 :])
+
+
+def _area(path: str) -> str | None:
+    inner = _split(path)[1]
+    name = inner.rpartition("/")[2]
+    if inner.startswith("hooks/") or "/hooks/" in inner:
+        return "hooks"
+    if inner == "" or name in ("config", "config.worktree", "attributes", "alternates", "gitdir", "commondir"):
+        return "config"
+    return "commits" if name in ("HEAD", "packed-refs") or "refs/" in inner else None
+
+
+def _differs(path: str, manifest: Manifest, found: Found | None, tree: Tree) -> bool:
+    known = manifest.entries.get(path)
+    if known is None or found is None:
+        return True
+    if known.kind is Kind.DIRECTORY or known.stamp == stamp(found.info):
+        return False
+    try:
+        with tree.at(path) as place:
+            return not known.same_as(examine(place))
+    except OSError:
+        return True
+
+
+def _some(paths: list[str]) -> str:
+    return ", ".join(paths[:_SHOWN]) + (f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else "")

@@ -1,0 +1,155 @@
+"""What the person's folder held when the session began: the "before" of every change, kept as JSON lines.
+
+The file lies in the session's state folder, which no container sees, so its content can be believed later.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.types import JsonObject
+from sandbox_agent.workspaces.base import Kind
+
+RACY_NS = 50_000_000
+"""A stamp this close to the end of copying proves nothing: time stamps advance in steps of up to 10 ms."""
+
+GIT_ALIASES = frozenset({".git", "git~1"})
+"""Lower-case names that git takes for its folder, on file systems that fold case or keep short names too."""
+
+Stamp = tuple[int, int, int, int]
+"""(inode, size, mtime_ns, ctime_ns): while they are the same, so is the content."""
+
+
+def stamp(info: os.stat_result) -> Stamp:
+    return (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+
+
+def in_git(path: str) -> bool:
+    """Whether a path is git's own folder (or its pointer file), at any depth, or lies in one."""
+    return any(part.lower() in GIT_ALIASES for part in path.split("/"))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One path. `hidden` is why the session does not see it; then only `kind` is known besides.
+
+    `sha256` is of a file's content or a link's target text, None for folders. `stamp` is of the file the session
+    works on. `mode` has permission bits only.
+    """
+
+    kind: Kind
+    sha256: str | None = None
+    mode: int = 0
+    size_bytes: int = 0
+    target: str | None = None
+    stamp: Stamp | None = None
+    hidden: str | None = None
+
+    @property
+    def executable(self) -> bool:
+        return self.kind is Kind.FILE and bool(self.mode & 0o100)
+
+    def same_as(self, other: Entry | None) -> bool:
+        """Equal in all that is ever brought over: kind, content, target, and a file's executable bit."""
+        return (
+            other is not None
+            and (self.kind, self.sha256, self.target) == (other.kind, other.sha256, other.target)
+            and self.executable == other.executable
+        )
+
+
+@dataclass(slots=True)
+class Manifest:
+    """Entries by path, in the order of the walk. `finished_ns` is when the last one was taken, 0 while it grows."""
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+    finished_ns: int = 0
+
+    def unchanged(self, path: str, info: os.stat_result) -> bool:
+        """Whether the stamp alone proves that a file is still what it was."""
+        known = self.entries.get(path)
+        return known is not None and known.stamp == stamp(info) and known.stamp[3] < self.finished_ns - RACY_NS
+
+    def hidden_by(self, path: str) -> str | None:
+        """Why the session was not shown this path or a folder above it; None if it was."""
+        parts = path.split("/")
+        for count in range(len(parts), 0, -1):
+            entry = self.entries.get("/".join(parts[:count]))
+            if entry is not None and entry.hidden is not None:
+                return entry.hidden
+        return None
+
+    def follow(self, path: str, after: Mapping[str, Entry]) -> None:
+        """Take over what a path and the folders above it are in `after`, or that they are gone."""
+        parts = path.split("/")
+        for count in range(1, len(parts) + 1):
+            name = "/".join(parts[:count])
+            if name in after:
+                known = self.entries.get(name)
+                if known is None or known.kind is not Kind.DIRECTORY or count == len(parts):
+                    self.entries[name] = after[name]
+            elif count == len(parts):
+                self.entries.pop(name, None)
+
+    def finish(self) -> None:
+        self.finished_ns = time.time_ns()
+
+    def save(self, path: Path) -> None:
+        """Write it whole or not at all; the last line counts the entries."""
+        part = path.with_name(path.name + ".part")
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+            for name, entry in self.entries.items():
+                file.write(json.dumps([name, _to_json(entry)], separators=(",", ":")) + "\n")
+            file.write(json.dumps({"entries": len(self.entries), "finished_ns": self.finished_ns}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Manifest:
+        """Read it back.
+
+        Raises:
+            WorkspaceError: there is none, or it is not whole: the copy was never finished.
+        """
+        try:
+            lines = path.read_text().splitlines()
+            end = json.loads(lines.pop())
+            entries = dict(_from_json(json.loads(line)) for line in lines)
+            if len(entries) != end["entries"]:
+                raise ValueError(f"{len(entries)} entries, {end['entries']} expected")
+            return cls(entries, end["finished_ns"])
+        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+            raise WorkspaceError(f"{path}: no usable list of the folder's files ({error}); start a new run") from error
+
+
+def _to_json(entry: Entry) -> JsonObject:
+    raw = {
+        "kind": entry.kind.value,
+        "sha256": entry.sha256,
+        "mode": entry.mode,
+        "size": entry.size_bytes,
+        "target": entry.target,
+        "stamp": entry.stamp,
+        "hidden": entry.hidden,
+    }
+    return {key: value for key, value in raw.items() if value is not None}
+
+
+def _from_json(line: tuple[str, JsonObject]) -> tuple[str, Entry]:
+    name, raw = line
+    return name, Entry(
+        Kind(raw["kind"]),
+        raw.get("sha256"),
+        raw["mode"],
+        raw["size"],
+        raw.get("target"),
+        tuple(raw["stamp"]) if "stamp" in raw else None,
+        raw.get("hidden"),
+    )

@@ -1,0 +1,54 @@
+"""Makes a session's workspace, or takes up one that another process left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.workspaces.base import Workspace
+from sandbox_agent.workspaces.bind import BindWorkspace
+from sandbox_agent.workspaces.copy import CopyWorkspace
+from sandbox_agent.workspaces.folder import owner_of, repository_notes, resolve
+from sandbox_agent.workspaces.masks import Masks
+from sandbox_agent.workspaces.record import Record
+
+
+def create(mode: str, host: Path, state_dir: Path, *, masks: Sequence[str] = ()) -> Workspace:
+    """Check a folder and make its workspace; `prepare` fills it.
+
+    Args:
+        mode: "copy" or "bind".
+        host: the person's folder.
+        state_dir: a folder of our own for this session only, outside `host`; made 0700 where it is missing.
+        masks: gitignore patterns of what the session must not see.
+
+    Raises:
+        WorkspaceError: the folder is refused (see `folder.resolve`), the mode is unknown or impossible, a mask is
+            malformed, or `state_dir` holds a workspace already.
+    """
+    patterns = Masks(masks)
+    real = resolve(host, state_dir)
+    if mode not in ("copy", "bind"):
+        raise WorkspaceError(f"workspace mode {mode}: must be copy or bind")
+    if mode == "bind" and os.lstat(real).st_uid == 0:
+        raise WorkspaceError(f"{host}: belongs to root, and tools never run as root; use the workspace mode copy")
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.chmod(state_dir, 0o700)
+    record, notes = Record.new(mode, real, owner_of(real)), repository_notes(real)
+    if mode == "bind":
+        return BindWorkspace.make(record, state_dir.resolve(), patterns, notes)
+    return CopyWorkspace.make(record, state_dir.resolve(), patterns, notes)
+
+
+def reopen(state_dir: Path) -> Workspace:
+    """The workspace that `state_dir` keeps, for `changes`, `apply` and `discard`.
+
+    Raises:
+        WorkspaceError: there is none, or it cannot be read.
+    """
+    record = Record.load(state_dir)
+    if record.mode == "bind":
+        return BindWorkspace(record, state_dir.resolve(), Masks(()))
+    return CopyWorkspace(record, state_dir.resolve(), Masks(()))

@@ -1,0 +1,175 @@
+"""Makes one path of the person's folder what the session made of it: the only writes that ever reach that folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+
+from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.content import transfer
+from sandbox_agent.workspaces.manifest import Entry, stamp
+from sandbox_agent.workspaces.nofollow import NotRegularError, Place, open_folder_at
+from sandbox_agent.workspaces.review import Difference
+from sandbox_agent.workspaces.tree import Tree
+
+
+class Conflict(Exception):
+    """The change cannot go to the folder as it is now; the text says why. Nothing was changed."""
+
+
+def explain(error: Conflict | OSError) -> str:
+    """The reason in a person's words."""
+    if isinstance(error, Conflict):
+        return str(error)
+    if isinstance(error, NotRegularError):
+        return "is no regular file"
+    if error.errno == errno.ELOOP:
+        return "a folder on its way, or the file itself, is a link here"
+    if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+        return "the folder still holds something the session did not see or remove, or something appeared meanwhile"
+    if error.errno == errno.ENOENT:
+        return "it, or its folder, vanished meanwhile"
+    if error.errno == errno.ENOTDIR:
+        return "a folder on its way is no folder here"
+    return error.strerror or str(error)
+
+
+class Putter:
+    """Writes into opened folders of the host, as the owner the folder has."""
+
+    def __init__(self, copy: Tree, host: Tree, temporary_prefix: str) -> None:
+        self._copy = copy
+        self._host = host
+        self._prefix = temporary_prefix
+
+    def put(self, difference: Difference, current: Entry | None, place: Place) -> None:
+        """Bring one addition, modification, mode or type change over.
+
+        Args:
+            current: what is at `place`, already found to be no conflict; never a folder.
+
+        Raises:
+            Conflict: see the module `apply`.
+            OSError: the system refused.
+        """
+        after = difference.after
+        assert after is not None
+        if current is not None:
+            _replaceable(current, place)
+        if after.kind is Kind.DIRECTORY:
+            if current is not None:
+                place.unlink()
+            self.make_folder(place)
+        elif after.kind is Kind.LINK:
+            self._put_link(after.target or "", current, place)
+        elif difference.kind == "mode":
+            self._put_mode(difference, current, place)
+        else:
+            self._put_file(difference, current, place)
+
+    def make_folder(self, place: Place) -> None:
+        """A new folder, 0755, of the owner of the one it is in."""
+        place.mkdir(0o700)
+        fd = open_folder_at(place.folder_fd, place.name)
+        try:
+            _own(fd, place)
+            os.fchmod(fd, 0o755 | (os.fstat(fd).st_mode & stat.S_ISGID))  # a shared folder hands its group on
+        finally:
+            os.close(fd)
+
+    def _put_file(self, difference: Difference, current: Entry | None, place: Place) -> None:
+        after = difference.after
+        assert after is not None
+        before = place.stat()
+        with place.stage(self._prefix) as staged:
+            with self._copy.at(difference.path) as source:
+                source_fd = source.open_file()
+            try:
+                content = transfer(source_fd, staged.fd)
+            finally:
+                os.close(source_fd)
+            if content.sha256 != after.sha256:
+                raise Conflict("was changed in the copy after it was shown")
+            if before is None:
+                _own(staged.fd, place)
+            else:
+                _own_like(staged.fd, before)
+            os.fchmod(staged.fd, _mode(difference, before))
+            _still(place, current)
+            staged.commit(replace=current is not None)
+
+    def _put_mode(self, difference: Difference, current: Entry | None, place: Place) -> None:
+        fd = place.open_file()
+        try:
+            info = os.fstat(fd)
+            if current is None or stamp(info) != current.stamp:
+                raise Conflict("was changed here while it was being applied")
+            os.fchmod(fd, _mode(difference, info))
+        finally:
+            os.close(fd)
+
+    def _put_link(self, target: str, current: Entry | None, place: Place) -> None:
+        temporary = Place(place.folder_fd, f"{self._prefix}{secrets.token_hex(8)}".encode())
+        temporary.symlink(target)
+        try:
+            if os.geteuid() == 0:
+                folder = os.fstat(place.folder_fd)
+                ids = (folder.st_uid, folder.st_gid)
+                os.chown(temporary.name, *ids, dir_fd=place.folder_fd, follow_symlinks=False)
+            _still(place, current)
+            temporary.rename_to(place)
+        except (Conflict, OSError):
+            temporary.unlink()
+            raise
+
+
+def _replaceable(current: Entry, place: Place) -> None:
+    info = place.stat()
+    if info is None:
+        return
+    if current.kind is Kind.FILE and info.st_nlink > 1:
+        raise Conflict(f"has {info.st_nlink} hard links here: replacing it would leave the other names behind")
+    if os.geteuid() not in (0, info.st_uid):
+        raise Conflict(f"belongs to uid {info.st_uid} here: replacing it would change its owner")
+
+
+def _still(place: Place, current: Entry | None) -> None:
+    """The last look before the rename: what was compared must still be there."""
+    info = place.stat()
+    if (info is None) != (current is None):
+        raise Conflict("appeared or vanished here while it was being applied")
+    if info is None or current is None:
+        return
+    same = place.readlink() == current.target if current.kind is Kind.LINK else stamp(info) == current.stamp
+    if not same:
+        raise Conflict("was changed here while it was being applied")
+
+
+def _own(fd: int, place: Place) -> None:
+    if os.geteuid() == 0:
+        folder = os.fstat(place.folder_fd)
+        os.fchown(fd, folder.st_uid, folder.st_gid)
+
+
+def _own_like(fd: int, info: os.stat_result) -> None:
+    mine = os.fstat(fd)
+    if (mine.st_uid, mine.st_gid) == (info.st_uid, info.st_gid):
+        return
+    try:
+        os.fchown(fd, info.st_uid, info.st_gid)
+    except PermissionError as error:
+        raise Conflict(f"belongs to {info.st_uid}:{info.st_gid} here, whom we cannot give the new file") from error
+
+
+def _mode(difference: Difference, info: os.stat_result | None) -> int:
+    """0644 or 0755 for a new file; an old one keeps its mode but for an executable bit the session changed."""
+    after, before = difference.after, difference.before
+    assert after is not None
+    if info is None or not stat.S_ISREG(info.st_mode) or before is None or before.kind is not Kind.FILE:
+        return 0o755 if after.executable else 0o644
+    mode = info.st_mode & 0o777
+    if after.executable == before.executable:
+        return mode
+    return mode | (mode & 0o444) >> 2 if after.executable else mode & ~0o111

@@ -1,0 +1,73 @@
+"""What a session's state folder says about its workspace, so that another process can review, apply or remove it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.workspaces.base import Owner
+
+COPY_NAME = "workspace"
+MANIFEST_NAME = "manifest.jsonl"
+RECORD_NAME = "workspace.json"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """`token` is part of the names of our temporary files in the person's folder: nobody inside can guess it."""
+
+    mode: str
+    host: Path
+    owner: Owner
+    token: str
+
+    @classmethod
+    def new(cls, mode: str, host: Path, owner: Owner) -> Record:
+        return cls(mode, host, owner, secrets.token_hex(8))
+
+    @property
+    def temporary_prefix(self) -> str:
+        return f".sandbox-agent-{self.token}-"
+
+    def save(self, state_dir: Path) -> None:
+        """Write it into a folder that has none.
+
+        Raises:
+            WorkspaceError: there is one already.
+        """
+        raw = {
+            "version": VERSION,
+            "mode": self.mode,
+            "host": os.fsencode(self.host).decode("utf-8", "surrogateescape"),
+            "owner": [self.owner.uid, self.owner.gid],
+            "token": self.token,
+        }
+        try:
+            with open(os.open(state_dir / RECORD_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(json.dumps(raw) + "\n")
+        except FileExistsError:
+            raise WorkspaceError(f"{state_dir}: already holds a workspace; reopen it or start a new session") from None
+
+    @classmethod
+    def load(cls, state_dir: Path) -> Record:
+        """Read it back.
+
+        Raises:
+            WorkspaceError: there is none, or it is of another version.
+        """
+        path = state_dir / RECORD_NAME
+        try:
+            raw = json.loads(path.read_text())
+            if raw["version"] != VERSION:
+                raise ValueError(f"version {raw['version']}, this is {VERSION}")
+            host = Path(os.fsdecode(raw["host"].encode("utf-8", "surrogateescape")))
+            return cls(raw["mode"], host, Owner(*raw["owner"]), raw["token"])
+        except FileNotFoundError as error:
+            raise WorkspaceError(f"{state_dir}: keeps no workspace; it was applied, discarded or never made") from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise WorkspaceError(f"{path}: cannot be used ({error}); remove the session") from error

@@ -1,0 +1,129 @@
+"""A folder held open by its descriptor: listing, walking, and the way to every `Place` below it.
+
+It adds nothing to what `nofollow` promises: paths are resolved below the descriptor, and never through a link.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.workspaces.nofollow import (
+    FOLDER_FLAGS,
+    OpenPlace,
+    decode,
+    encode,
+    grant_owner,
+    open_folder,
+    open_folder_at,
+)
+
+MAX_ENTRIES = 1_000_000
+"""A tree with more is not walked to its end: its names alone would need about a gigabyte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One entry of a walk: its path below the root, and its own status (links not followed)."""
+
+    path: str
+    info: os.stat_result
+
+
+class Tree:
+    """A folder held open by descriptor. With `grant`, entries of our own copy are made readable where needed."""
+
+    def __init__(self, root: Path, *, grant: bool = False) -> None:
+        """Raises OSError: missing, not a folder, not readable, or a part of `root` is a link."""
+        self.root = root
+        self._grant = grant
+        if not root.is_absolute():
+            raise OSError(errno.EINVAL, "not an absolute path", str(root))
+        top = os.open("/", FOLDER_FLAGS)
+        try:
+            path = os.fsencode(root).strip(b"/")
+            self._fd = self._open_below(top, path) if path else os.dup(top)
+        finally:
+            os.close(top)
+
+    def __enter__(self) -> Tree:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._fd)
+
+    def _open_below(self, folder_fd: int, path: bytes) -> int:
+        try:
+            return open_folder(folder_fd, path)
+        except PermissionError:
+            if not self._grant:
+                raise
+        parent, _, name = path.rpartition(b"/")
+        parent_fd = open_folder(folder_fd, parent) if parent else os.dup(folder_fd)
+        try:
+            grant_owner(parent_fd, name)
+            return open_folder_at(parent_fd, name)
+        finally:
+            os.close(parent_fd)
+
+    def open_folder(self, path: str) -> int:
+        """A descriptor of a folder, "" for the root; the caller closes it."""
+        return self._open_below(self._fd, encode(path)) if path else os.dup(self._fd)
+
+    def at(self, path: str) -> OpenPlace:
+        """The place a path names, as a context: `with tree.at("a/b") as place`. Raises OSError for its folder."""
+        folder, _, name = path.rpartition("/")
+        return OpenPlace(self.open_folder(folder), encode(name), grant=self._grant)
+
+    def listing(self, folder: str) -> list[Found]:
+        """What a folder holds, by name; entries that vanish meanwhile are left out."""
+        fd = self.open_folder(folder)
+        prefix = folder + "/" if folder else ""
+        found = []
+        try:
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    try:
+                        info = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue
+                    found.append(Found(prefix + decode(os.fsencode(entry.name)), info))
+        finally:
+            os.close(fd)
+        return sorted(found, key=lambda entry: entry.path)
+
+    def walk(
+        self, *, enter: Callable[[Found], bool] = lambda _: True, failed: Callable[[str, OSError], None]
+    ) -> Iterator[Found]:
+        """Everything below, folders before what they hold; never through a link.
+
+        Args:
+            enter: whether to go into a folder that was just given out.
+            failed: told of folders that could not be listed, "" is the root.
+
+        Raises:
+            WorkspaceError: more than `MAX_ENTRIES`.
+        """
+        pending, count = [""], 0
+        while pending:
+            folder = pending.pop()
+            try:
+                entries = self.listing(folder)
+            except OSError as error:
+                failed(folder, error)
+                continue
+            count += len(entries)
+            if count > MAX_ENTRIES:
+                raise WorkspaceError(f"{self.root}: more than {MAX_ENTRIES:,} files and folders; use a smaller folder")
+            for entry in entries:
+                yield entry
+                if stat.S_ISDIR(entry.info.st_mode) and enter(entry):
+                    pending.append(entry.path)
