@@ -36,9 +36,11 @@ from sandbox_agent.sandboxes.spec import SandboxSpec
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool, builtin_tools
-from sandbox_agent.types import Limits
-from sandbox_agent.workspaces import base as workspaces
+from sandbox_agent.types import WORKSPACE_MOUNT, Limits
 from sandbox_agent.workspaces.base import Workspace
+from sandbox_agent.workspaces.masks import Masks
+from sandbox_agent.workspaces.opening import create, reopen
+from sandbox_agent.workspaces.record import RECORD_NAME
 
 MODEL_KINDS = {"anthropic": "anthropic", "script": "scripted"}
 """What stands before the colon of `--model`, and the module under `models/` that makes it."""
@@ -87,7 +89,8 @@ async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) 
         beside=partial(anyio.to_thread.run_sync, workspace.prepare),
     )
     pool = _pool(policy)
-    ctx = ToolContext(sandbox=sandbox, workspace_host=str(workspace.host), masked=workspace.masked)
+    masked = partial(_masked, Masks(policy.sandbox.masks))
+    ctx = ToolContext(sandbox=sandbox, workspace_host=str(workspace.host), masked=masked)
     session = Session(
         id=folder.name,
         model=cast(Model, None),  # set below: its import must not delay the container
@@ -153,10 +156,16 @@ def _reachable_engine() -> Endpoint:
 
 
 def _workspace(config: RunConfig, policy: Policy, folder: Path) -> Workspace:
-    if (folder / workspaces.MANIFEST_FILE).exists():
-        return workspaces.reopen(folder)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return workspaces.create(config.workspace_mode, config.workspace, folder, masks=policy.sandbox.masks)
+    """The session's view of the folder: the one it left behind where it is resumed and something was kept, else new."""
+    if (folder / RECORD_NAME).exists():
+        return reopen(folder)
+    return create(config.workspace_mode, config.workspace, folder, masks=policy.sandbox.masks)
+
+
+def _masked(masks: Masks, path: str) -> str | None:
+    """The mask rule that hides a resolved container path, None if none does."""
+    below = path.removeprefix(WORKSPACE_MOUNT + "/")
+    return masks.rule_for(below, directory=False) if below != path else None
 
 
 def _spec(config: RunConfig, policy: Policy, workspace: Workspace, folder: Path) -> SandboxSpec:
