@@ -36,7 +36,7 @@ async def judge(session: Session, calls: Sequence[Call]) -> list[Judged]:
     subjects = await _resolve(session, subjects)
     judged: list[Judged] = []
     for call, subject in zip(calls, subjects, strict=True):
-        if call.tool is None or call.refused is not None:
+        if call.tool is None or call.refused is not None or subject is None:
             judged.append(Judged(call, Decision(Verdict.DENY, "not a valid call"), Subject(call.use.name)))
         elif isinstance(subject, Decision):
             judged.append(Judged(call, _note(session, call, subject, asked=False), Subject(call.use.name)))
@@ -80,9 +80,8 @@ async def _resolve(session: Session, subjects: Sequence[Subject | Decision | Non
     ]
 
 
-async def _decide(session: Session, call: Call, subject: Subject | None) -> Decision:
+async def _decide(session: Session, call: Call, subject: Subject) -> Decision:
     assert call.tool is not None
-    assert subject is not None
     request = PermissionRequest(
         tool=call.tool.name,
         subject=subject,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import anyio
 
@@ -25,7 +26,7 @@ class LateSandbox:
     of times: the first call starts, all wait for the same outcome.
     """
 
-    def __init__(self, make: Callable[[], Awaitable[Sandbox]], beside: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, make: Callable[[], Awaitable[Sandbox]], beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._make = make
         self._beside = beside
         self._begun = False

@@ -7,7 +7,7 @@ run ─ _drive ─ _turn ─ _ask_model
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 import anyio
@@ -48,7 +48,7 @@ class Progress:
     error: str | None = None
 
 
-async def run(session: Session, task: str) -> AsyncIterator[Event]:
+async def run(session: Session, task: str) -> AsyncGenerator[Event, None]:
     """Do a task; yields every event as it happens, `RunFinished` last.
 
     Faults of model and sandbox end the run as a `RunFinished` with their status; they are not raised. Leaving the
