@@ -11,7 +11,7 @@ from sandbox_agent.workspaces.entries import examine, file_kind
 from sandbox_agent.workspaces.manifest import Entry, Manifest
 from sandbox_agent.workspaces.masks import Masks
 from sandbox_agent.workspaces.notes import Notes
-from sandbox_agent.workspaces.record import MANIFEST_NAME, RECORD_NAME, Record
+from sandbox_agent.workspaces.record import MANIFEST_NAME, Record, remove_remains
 from sandbox_agent.workspaces.review import review
 from sandbox_agent.workspaces.tree import Found, Tree
 
@@ -106,8 +106,7 @@ class BindWorkspace:
 
     def discard(self) -> None:
         """Forget what was recorded. The changes stay: there is no other copy."""
-        (self._state_dir / MANIFEST_NAME).unlink(missing_ok=True)
-        (self._state_dir / RECORD_NAME).unlink(missing_ok=True)
+        remove_remains(self._state_dir)
 
     def _tree(self) -> Tree:
         try:

@@ -13,8 +13,7 @@ from sandbox_agent.workspaces.copying import Copier
 from sandbox_agent.workspaces.manifest import Manifest
 from sandbox_agent.workspaces.masks import Masks
 from sandbox_agent.workspaces.notes import Notes
-from sandbox_agent.workspaces.record import COPY_NAME, MANIFEST_NAME, RECORD_NAME, Record
-from sandbox_agent.workspaces.removal import remove_tree
+from sandbox_agent.workspaces.record import COPY_NAME, MANIFEST_NAME, Record, remove_remains
 from sandbox_agent.workspaces.review import Review, review
 from sandbox_agent.workspaces.tree import Tree
 
@@ -107,9 +106,7 @@ class CopyWorkspace:
 
     def discard(self) -> None:
         """See `Workspace.discard`."""
-        remove_tree(self._state_dir, COPY_NAME)
-        (self._state_dir / MANIFEST_NAME).unlink(missing_ok=True)
-        (self._state_dir / RECORD_NAME).unlink(missing_ok=True)
+        remove_remains(self._state_dir)
 
     def _host(self) -> Tree:
         try:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Owner
+from sandbox_agent.workspaces.removal import remove_tree
 
 COPY_NAME = "workspace"
 MANIFEST_NAME = "manifest.jsonl"
 RECORD_NAME = "workspace.json"
+KEPT_NAME = "kept"
 VERSION = 1
 
 
@@ -71,3 +73,14 @@ class Record:
             raise WorkspaceError(f"{state_dir}: keeps no workspace; it was applied, discarded or never made") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise WorkspaceError(f"{path}: cannot be used ({error}); remove the session") from error
+
+
+def remove_remains(state_dir: Path) -> None:
+    """Remove all that a workspace keeps in its state folder; other files there stay. Safe to call again.
+
+    The record goes first: what is left without it, should this be interrupted, is known to be rubbish.
+    """
+    (state_dir / RECORD_NAME).unlink(missing_ok=True)
+    remove_tree(state_dir.resolve(), COPY_NAME)
+    for name in (MANIFEST_NAME, MANIFEST_NAME + ".part", KEPT_NAME):
+        (state_dir / name).unlink(missing_ok=True)

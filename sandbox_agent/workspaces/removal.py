@@ -10,7 +10,7 @@ from pathlib import Path
 from sandbox_agent.workspaces.nofollow import Place, encode, grant_owner, open_folder_at
 from sandbox_agent.workspaces.tree import Tree
 
-_MOVED_PREFIX = ".removing-"
+MOVED_PREFIX = ".removing-"
 
 
 def remove_tree(parent: Path, name: str) -> None:
@@ -29,7 +29,7 @@ def remove_tree(parent: Path, name: str) -> None:
     with tree:
         folder_fd = tree.open_folder("")
         try:
-            left = [n for n in os.listdir(folder_fd) if n.startswith(_MOVED_PREFIX)]
+            left = [n for n in os.listdir(folder_fd) if n.startswith(MOVED_PREFIX)]
             pending = [encode(name), *(encode(n) for n in left)]
             while pending:
                 pending += _remove(Place(folder_fd, pending.pop()))
@@ -54,7 +54,7 @@ def _remove(place: Place) -> list[bytes]:
             status = inner.stat()
             if status is not None and stat.S_ISDIR(status.st_mode):
                 grant_owner(fd, inner.name)  # moving a folder rewrites its "..", which takes the right to write it
-                target = f"{_MOVED_PREFIX}{secrets.token_hex(8)}".encode()
+                target = f"{MOVED_PREFIX}{secrets.token_hex(8)}".encode()
                 inner.rename_to(Place(place.folder_fd, target))
                 moved.append(target)
             else:
