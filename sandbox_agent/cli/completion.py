@@ -13,7 +13,7 @@ from click.shell_completion import get_completion_class
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
-def COMMAND(ctx: click.Context, shell: str) -> int:  # noqa: N802 - the name LazyGroup looks for
+def COMMAND(ctx: click.Context, shell: str) -> int:
     """Print the completion script for SHELL."""
     script = get_completion_class(shell)
     assert script is not None

@@ -6,7 +6,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import cast
@@ -74,13 +74,17 @@ def start(
     output: OutputFormat | None = None,
     stdin_is_task: bool = False,
     verbose: bool = False,
+    watch: Callable[[Event], None] | None = None,
 ) -> int:
-    """Run a task in this process; returns the exit code. `output` None is for people, on a terminal or in a pipe."""
+    """Run a task in this process; returns the exit code.
+
+    `output` None is for people, on a terminal or in a pipe. `watch` sees every event besides.
+    """
     for stream in (sys.stdout, sys.stderr):
         # A terminal of another encoding must not end a run: what it cannot show becomes an escape.
         cast(io.TextIOWrapper, stream).reconfigure(errors="backslashreplace")
     screen = make_screen(output, stdin_is_task=stdin_is_task, verbose=verbose)
-    job = Job(config, task, apply, screen, RunSummary(changes_expected=apply == "always"), Stop(), verbose)
+    job = Job(config, task, apply, screen, RunSummary(changes_expected=apply == "always"), Stop(), verbose, watch)
     try:
         anyio.run(_run, job)
     except BaseException as exc:

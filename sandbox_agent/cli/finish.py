@@ -19,17 +19,23 @@ state they are in."""
 
 async def finish(job: Job, session: Session) -> None:
     """Review and apply; nothing is applied without a yes or `--apply always`."""
+    said = set(session.workspace.notes)
     await session.changes()
     _hear(job, session)
+    for note in session.workspace.notes:
+        if note not in said:
+            job.say(f"! {note}")
     changes = job.summary.review.changes if job.summary.review else ()
     if not changes:
         if job.screen.view is not None:
             job.say("Nothing was changed.", "dim")
         return
-    choice = await _choice(job, changes)
+    choice = await _choice(job, session, changes)
     if choice.paths != ():
-        await session.apply(choice.paths)
+        outcome = await session.apply(choice.paths)
         _hear(job, session)
+        for path, reason in sorted(outcome.withheld.items()):
+            job.say(f"not applied: {path} ({reason})")
     if job.summary.unapplied_files:
         kept(job, session.id)
 
@@ -51,9 +57,11 @@ def _hear(job: Job, session: Session) -> None:
     session.hang_up()
 
 
-async def _choice(job: Job, changes: Sequence[JsonObject]) -> Choice:
+async def _choice(job: Job, session: Session, changes: Sequence[JsonObject]) -> Choice:
     if job.screen.output is None:
         review.show(job.screen.printer, changes, max_lines=None if job.verbose else review.FILE_LINES)
+    if session.workspace.mode == "bind":
+        return Choice(None)  # they are in the folder already; applying records that
     if job.apply == "always":
         return Choice(None) if job.summary.status in _ENDED_BY_ITSELF else NOTHING
     if job.apply == "never":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -39,11 +40,14 @@ class Job:
     summary: RunSummary
     stop: Stop
     verbose: bool = False
+    watch: Callable[[Event], None] | None = None
     reader_gone: bool = False
 
     def feed(self, event: Event) -> None:
         """One event to everybody."""
         self.summary.feed(event)
+        if self.watch is not None:
+            self.watch(event)
         if self.reader_gone:
             return
         try:

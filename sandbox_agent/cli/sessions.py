@@ -30,7 +30,7 @@ class Row:
 
 
 @click.group(name="sessions", short_help="List past sessions.")
-def COMMAND() -> None:  # noqa: N802 - the name LazyGroup looks for
+def COMMAND() -> None:
     """Past sessions; go on with one by `sandbox-agent run --resume ID`."""
 
 

@@ -84,18 +84,22 @@ def select(changes: Sequence[JsonObject], wanted: str) -> tuple[tuple[str, ...],
     unknown: list[str] = []
     for word in wanted.replace(",", " ").split():
         spans = _RANGE.match(word)
-        if word in paths:
-            hits = {word}
-        elif spans:
+        hits = matching(paths, word)
+        if spans and not hits:
             first, last = int(spans[1]), int(spans[2] or spans[1])
-            hits = set(paths[max(first - 1, 0) : last]) if first >= 1 and last <= len(paths) else set()
-        else:
-            folder = word.rstrip("/") + "/"
-            hits = {path for path in paths if fnmatch.fnmatchcase(path, word) or path.startswith(folder)}
+            hits = set(paths[first - 1 : last]) if first >= 1 and last <= len(paths) else set()
         if not hits:
             unknown.append(word)
         chosen |= hits
     return tuple(path for path in paths if path in chosen), tuple(unknown)
+
+
+def matching(paths: Sequence[str], word: str) -> set[str]:
+    """The paths a path, a folder or a pattern means; a path of that very name is meant alone."""
+    if word in paths:
+        return {word}
+    folder = word.rstrip("/") + "/"
+    return {path for path in paths if fnmatch.fnmatchcase(path, word) or path.startswith(folder)}
 
 
 def _picked(printer: Printer, changes: Sequence[JsonObject], wanted: str) -> tuple[str, ...]:
