@@ -142,7 +142,7 @@ def _predicate(value: Callable[[Any], bool] | bool) -> Callable[[Any], bool]:
 
 
 def _schema(model: type[BaseModel]) -> JsonObject:
-    """The model's JSON Schema by alias, without pydantic's titles and null defaults: they say nothing and cost tokens."""
+    """The model's JSON Schema by alias, without titles and null defaults: they say nothing and cost tokens."""
     schema: JsonObject = _without_titles(model.model_json_schema(by_alias=True))
     return schema
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import posixpath
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from sandbox_agent.errors import ToolError
 from sandbox_agent.sandboxes.base import (
@@ -20,6 +23,16 @@ _LISTING_TIMEOUT_S = 5.0
 _LISTING_BYTES = 1024 * 1024
 
 
+def _usable_path(path: str) -> str:
+    if not path or "\0" in path:
+        raise ValueError("a path, not empty and without NUL characters")
+    return path
+
+
+PathText = Annotated[str, AfterValidator(_usable_path)]
+"""The type of every path field."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A file a tool call names: `path` as the model is shown it, `resolved` with links followed."""
@@ -32,10 +45,8 @@ async def locate(ctx: ToolContext, file_path: str) -> Place:
     """Where `file_path` leads: what the gate saw if it looked, else asked now.
 
     Raises:
-        ToolError: the path is empty, holds a NUL, or is masked.
+        ToolError: it is masked.
     """
-    if not file_path or "\0" in file_path:
-        raise ToolError(f"{file_path!r} is not a path.")
     path = ctx.container_path(file_path)
     resolved = ctx.resolved.get(path)
     if resolved is None:
@@ -105,15 +116,3 @@ async def names_in(ctx: ToolContext, folder: str) -> list[str]:
         return []
     names = listed.stdout.decode("utf-8", "replace").split("\0")
     return [name for name in names if name] if listed.exit_code == 0 and not listed.truncated else []
-
-
-def encode(text: str, field: str) -> bytes:
-    """UTF-8 bytes of a text field.
-
-    Raises:
-        ToolError: it holds half a surrogate pair, which no file can hold.
-    """
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError as exc:
-        raise ToolError(f"{field} cannot be written as UTF-8: half a surrogate pair at character {exc.start}.") from exc

@@ -32,6 +32,8 @@ def parse_input(tool: Tool, use: ToolUse) -> BaseModel | str:
     if use.malformed is not None:
         return _malformed(tool, use.malformed)
     fields = _without_ignored(tool, use.input)
+    if not _encodable(fields):
+        return f"Invalid input for {tool.name}; nothing was done. A text in it holds half of a surrogate pair."
     try:
         return tool.input_model.model_validate(fields)
     except ValidationError as exc:
@@ -69,6 +71,15 @@ def _without_ignored(tool: Tool, fields: JsonObject) -> JsonObject:
     if "run_in_background" not in known and kept.get("run_in_background", True) in _FALSE:
         del kept["run_in_background"]
     return kept
+
+
+def _encodable(fields: JsonObject) -> bool:
+    """Whether every text can be written as UTF-8: no file, no argument and no record can hold half a surrogate pair."""
+    try:
+        json.dumps(fields, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _field_names(tool: Tool) -> list[str]:
