@@ -99,10 +99,10 @@ class Accumulator:
         block = self._blocks[index]
         kind = delta["type"]
         if kind == "input_json_delta":
-            self._json.setdefault(index, []).append(str(delta["partial_json"]))
+            self._json.setdefault(index, []).append(_text(delta, "partial_json"))
         elif kind in _PIECES:
             key = _PIECES[kind]
-            text = str(delta[key])
+            text = _text(delta, key)
             self._pieces.setdefault((index, key), []).append(text)
             return TextPiece(text) if key == "text" else ThinkingPiece(text)
         elif kind == "signature_delta":
@@ -143,6 +143,13 @@ class Accumulator:
             cache_creation_input_tokens=count("cache_creation_input_tokens"),
             cache_read_input_tokens=count("cache_read_input_tokens"),
         )
+
+
+def _text(delta: JsonObject, key: str) -> str:
+    value = delta[key]
+    if not isinstance(value, str):
+        raise TypeError(f"{key} is not text")
+    return value
 
 
 def _parse_object(text: str) -> JsonObject | None:

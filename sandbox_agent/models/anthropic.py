@@ -8,6 +8,7 @@ that ended early as a whole answer, raises other libraries' errors for a dropped
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 
@@ -28,8 +29,6 @@ SILENCE_TIMEOUT_S = 300.0
 
 _SHOWN_CHARS = 500
 
-_RawStream = anthropic.AsyncStream[anthropic.types.RawMessageStreamEvent]
-
 
 def create(
     name: str,
@@ -49,6 +48,11 @@ def create(
     return AnthropicModel(name.strip(), access, retry or Retry(), silence_timeout_s)
 
 
+def _tls(base_url: str) -> bool | ssl.SSLContext:
+    """How to check certificates. A plain endpoint gets an empty trust store: to read the real one takes 50-100 ms."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if base_url.startswith("http://") else True
+
+
 class AnthropicModel:
     """A model behind the Messages API. Use one per session; requests may run at the same time."""
 
@@ -64,7 +68,9 @@ class AnthropicModel:
             max_retries=0,
             timeout=timeout,
             # A redirect would carry the key to a host that nobody named.
-            http_client=anthropic.DefaultAsyncHttpxClient(follow_redirects=False, timeout=timeout),
+            http_client=anthropic.DefaultAsyncHttpxClient(
+                follow_redirects=False, timeout=timeout, verify=_tls(access.base_url)
+            ),
         )
 
     @property
@@ -92,9 +98,9 @@ class AnthropicModel:
             async with stream:
                 content_type = stream.response.headers.get("content-type", "")
                 async for event in stream:
-                    if not isinstance(event, anthropic.BaseModel):
+                    if not isinstance(event, dict):
                         raise BrokenStreamError("a stream event that is not an object")
-                    shown = accumulator.feed(event.to_dict(warnings=False))
+                    shown = accumulator.feed(event)
                     if shown is not None:
                         yield shown
             answer = accumulator.answer()
@@ -105,22 +111,32 @@ class AnthropicModel:
             fault = self._status_fault(exc)
         except (anthropic.AnthropicError, httpx2.RequestError) as exc:
             fault = self._connection_fault(exc)
-        except ValueError as exc:
+        except (ValueError, RecursionError) as exc:
             fault = Fault(self._clean(f"the stream is damaged: {exc}"))
         if fault is not None:
             raise AttemptFailed(fault)
         yield answer
 
-    async def _open(self, body: JsonObject) -> _RawStream:
+    async def _open(self, body: JsonObject) -> anthropic.AsyncStream[object]:
         try:
             try:
-                stream: _RawStream = await self._client.messages.create(**body, stream=True)
+                return await self._post(body)
             except UnicodeEncodeError:
                 # Rare, and a walk over the whole history, so only when the encoder met one.
-                stream = await self._client.messages.create(**replace_lone_surrogates(body), stream=True)
+                return await self._post(replace_lone_surrogates(body))
         except ValueError as exc:
             raise ModelRejectedError(f"the request cannot be written as JSON: {exc}") from exc
-        return stream
+
+    async def _post(self, body: JsonObject) -> anthropic.AsyncStream[object]:
+        # What `messages.create(stream=True)` does, less its typed events: they take as much CPU again as all the rest
+        # of the stream (1.9 s against 0.97 s for 16,700 deltas), and put the keys of blocks in another order.
+        return await self._client.post(
+            "/v1/messages",
+            body={**body, "stream": True},
+            cast_to=object,
+            stream=True,
+            stream_cls=anthropic.AsyncStream[object],
+        )
 
     def _status_fault(self, exc: anthropic.APIStatusError) -> Fault:
         status = exc.status_code
