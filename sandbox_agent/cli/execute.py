@@ -6,7 +6,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import cast
@@ -127,7 +127,7 @@ async def _session(job: Job) -> None:
     approver = ConsoleApprover(terminal) if terminal is not None else None
     async with open_session(job.config, approver=approver) as session:
         job.stop.interrupt = session.interrupt
-        async with aclosing(cast(AsyncGenerator[Event, None], run(session, job.task))) as events:
+        async with aclosing(run(session, job.task)) as events:
             async for event in events:
                 job.feed(event)
         job.stop.interrupt = None

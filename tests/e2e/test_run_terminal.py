@@ -1,0 +1,133 @@
+"""`sandbox-agent run` at a pseudo-terminal: questions, the review, Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from program import DONE, Program, bash, containers_of, use
+
+pytestmark = pytest.mark.docker
+
+ASKS = {"text": "I run it.", "tools": [bash("touch by-bash; echo ran")]}
+EDIT = {"text": "I write.", "tools": [use("Write", file_path="/workspace/new.txt", content="new\n")]}
+
+
+class Screen:
+    """The other side of the terminal a run has."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.text = ""
+
+    def wait_for(self, words: str) -> str:
+        """Read until the words are on the screen; returns all since the last wait."""
+        seen = ""
+        while words not in seen:
+            try:
+                data = os.read(self._fd, 65536)
+            except OSError:
+                data = b""
+            assert data, f"{words!r} never came after:\n{self.text}{seen}"
+            seen += data.decode(errors="replace").replace("\r\n", "\n")
+        self.text += seen
+        return seen
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self._fd, keys.encode())
+
+    def rest(self) -> str:
+        """All until the program closed the terminal."""
+        seen = ""
+        while True:
+            try:
+                data = os.read(self._fd, 65536)
+            except OSError:
+                return seen
+            if not data:
+                return seen
+            seen += data.decode(errors="replace").replace("\r\n", "\n")
+
+
+@contextmanager
+def at_terminal(program: Program, *arguments: str) -> Iterator[tuple[Screen, subprocess.Popen[bytes]]]:
+    """A run whose controlling terminal is a pseudo-terminal."""
+    ours, theirs = os.openpty()
+    process = program.start_at_terminal(theirs, *arguments)
+    os.close(theirs)
+    try:
+        yield Screen(ours), process
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_a_person_allows_a_command_and_applies_some_of_the_changes(program: Program) -> None:
+    """The question shows the command; of two new files one is chosen, the other kept."""
+    with at_terminal(program, "run", "--model", program.script([ASKS, EDIT, DONE]), "do it") as (screen, process):
+        question = screen.wait_for("[y/s/a/n] > ")
+        assert "  | touch by-bash; echo ran\n" in question
+        screen.type("y\n")
+        screen.wait_for("[y/s/a/n] > ")
+        screen.type("y\n")
+        review = screen.wait_for("whole diff of N > ")
+        assert "+new" in review
+        screen.type("s new.txt\n")
+        rest = screen.rest()
+
+        assert process.wait(30) == 0
+    assert "applied 1 file" in rest
+    assert "Not applied, and kept" in rest
+    assert sorted(os.listdir(program.folder)) == ["a.txt", "new.txt"]
+
+
+def test_a_no_with_a_reason_reaches_the_model(program: Program) -> None:
+    """The refused call is an error result with the person's words."""
+    after = {"expect": [{"is_error": True, "contains": "use make instead"}], "text": "Understood."}
+    with at_terminal(program, "run", "--model", program.script([ASKS, after]), "do it") as (screen, process):
+        screen.wait_for("[y/s/a/n] > ")
+        screen.type("n use make instead\n")
+        rest = screen.rest()
+
+        assert process.wait(30) == 3
+    assert "Understood." in rest
+    assert "Nothing was changed." in rest
+
+
+def test_ctrl_c_interrupts_and_offers_the_review(program: Program) -> None:
+    """The first Ctrl-C ends the agent, not the program; what was done can still be applied."""
+    sleeper = {"text": "Waiting.", "tools": [bash("sleep 300", timeout=400_000)]}
+    arguments = ("run", "--mode", "acceptEdits", "--allow", "Bash", "--model", program.script([EDIT, sleeper]), "x")
+    with at_terminal(program, *arguments) as (screen, process):
+        screen.wait_for("* Bash sleep 300")
+        screen.type("\x03")
+        screen.wait_for("whole diff of N > ")
+        screen.type("a\n")
+        screen.rest()
+
+        assert process.wait(30) == 130
+    assert (program.folder / "new.txt").read_text() == "new\n"
+
+
+def test_a_second_ctrl_c_ends_and_keeps_the_changes(program: Program) -> None:
+    """At the review nothing is applied, the ID is shown, no container is left."""
+    sleeper = {"text": "Waiting.", "tools": [bash("sleep 300", timeout=400_000)]}
+    arguments = ("run", "--mode", "acceptEdits", "--allow", "Bash", "--model", program.script([EDIT, sleeper]), "x")
+    with at_terminal(program, *arguments) as (screen, process):
+        screen.wait_for("* Bash sleep 300")
+        screen.type("\x03")
+        screen.wait_for("whole diff of N > ")
+        screen.type("\x03")
+        rest = screen.rest()
+
+        assert process.wait(30) == 130
+    session = program.session().name
+    assert f"sandbox-agent apply {session}" in rest
+    assert "Traceback" not in rest
+    assert containers_of(session) == []
+    assert sorted(os.listdir(program.folder)) == ["a.txt"]

@@ -1,0 +1,154 @@
+"""The command line without an engine: help, usage errors, and what stdout carries then."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox_agent.cli import COMMANDS
+from sandbox_agent.cli.faults import wanted_output
+
+PROGRAM = [sys.executable, "-c", "from sandbox_agent.cli import main; main()"]
+
+
+def call(
+    *arguments: str, stdin: bytes | None = b"", env: dict[str, str] | None = None, cwd: Path | None = None
+) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of one call."""
+    done = subprocess.run(
+        [*PROGRAM, *arguments],
+        input=stdin,
+        capture_output=True,
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def test_help_lists_every_command_and_has_examples() -> None:
+    """`--help` is the way in."""
+    code, out, err = call("--help")
+
+    assert (code, err) == (0, "")
+    assert all(f"\n  {name} " in out for name in COMMANDS)
+    assert "Examples:" in out
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_each_command_has_help_with_its_one_line(name: str) -> None:
+    """The table of the group and the commands themselves say the same."""
+    code, out, err = call(name, "--help")
+
+    assert (code, err) == (0, "")
+    assert out.startswith(f"Usage: sandbox-agent {name} ")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """`--help`, of the group and of `run`, needs neither rich nor pydantic nor an SDK."""
+    code = (
+        "import sys\nfrom sandbox_agent.cli import main\n"
+        "for arguments in (['--help'], ['run', '--help'], ['demo', '--help'], ['doctor', '--help']):\n"
+        "    try: main(arguments)\n    except SystemExit: pass\n"
+        "heavy = {'rich', 'pydantic', 'docker', 'aiodocker', 'anthropic', 'mcp', 'yaml', 'anyio', 'asyncio'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
+
+    assert done.stderr.decode() == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["rnu"], "no such command 'rnu' (did you mean run?)"),
+        (["fix the bug"], "no such command 'fix the bug' (to give a task, write: sandbox-agent run TASK)"),
+        (["run", "--modle", "x", "y"], "--model"),
+        (["run", "--mode", "acceptedits", "x"], "'acceptEdits'"),
+        (["run"], "missing argument 'TASK'"),
+        (["run", "a", "b"], "got unexpected extra argument (b)"),
+        (["run", "-w", "/no/such/folder", "x"], "Directory '/no/such/folder' does not exist"),
+        (["run", "--max-turns", "0", "x"], "0 is not in the range x>=1"),
+        (["run", "--timeout", "0", "x"], "0.0 is not in the range x>0"),
+        (["run", "   "], "the task is empty"),
+        (["run", "-c", "--resume", "x", "y"], "-c and --resume exclude each other"),
+        (["run", "--mode", "\x1b[2J", "y"], "\\x1b[2J"),
+        (["apply", "x", "--all", "path"], "--all and paths exclude each other"),
+        (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+    ],
+)
+def test_a_usage_error_is_one_clear_line_and_exit_code_2(arguments: list[str], said: str) -> None:
+    """What was wrong, near names, and where help is."""
+    code, out, err = call(*arguments)
+
+    assert (code, out) == (2, "")
+    assert err.startswith("sandbox-agent: ")
+    assert said in err
+    assert err.endswith("--help\n")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("output", ["json", "stream-json"])
+def test_a_usage_error_is_a_json_document_where_json_was_asked_for(output: str) -> None:
+    """Scripts read stdout whatever happens."""
+    code, out, err = call("run", "--output", output, "--no-such-option", "x")
+    document = json.loads(out)
+
+    assert code == document["exit_code"] == 2
+    assert (document["type"], document["status"], document["is_error"]) == ("result", "config_error", True)
+    assert f"sandbox-agent: {document['error']}\n" == err
+
+
+@pytest.mark.parametrize(
+    ("stdin", "said"), [(b"", "the task is empty"), (b"\xff\xfe", "is not UTF-8"), (b"x" * 1_048_577, "is longer than")]
+)
+def test_a_task_on_standard_input_is_checked(stdin: bytes, said: str) -> None:
+    """`-` takes UTF-8 text of at most 1 MiB."""
+    code, _, err = call("run", "-", stdin=stdin)
+
+    assert code == 2
+    assert said in err
+
+
+@pytest.mark.parametrize("command", ["diff", "apply"])
+def test_an_unknown_session_is_named(command: str, tmp_path: Path) -> None:
+    """And the command that lists the known ones."""
+    code, out, err = call(command, "nosuch", env={"XDG_STATE_HOME": str(tmp_path)})
+
+    assert (code, out) == (2, "")
+    assert err == ("sandbox-agent: there is no session 'nosuch'; `sandbox-agent sessions list` shows those there are\n")
+
+
+def test_without_sessions_the_list_is_empty(tmp_path: Path) -> None:
+    """No header, no error."""
+    assert call("sessions", "list", env={"XDG_STATE_HOME": str(tmp_path)}) == (0, "", "")
+
+
+def test_completion_prints_a_script_for_the_shell() -> None:
+    """It names our variable, so the shell can ask us."""
+    code, out, _ = call("completion", "zsh")
+
+    assert code == 0
+    assert "_SANDBOX_AGENT_COMPLETE" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output"),
+    [
+        (["run", "--output", "json", "x"], "json"),
+        (["run", "--output=stream-json"], "stream-json"),
+        (["run", "--output", "text", "--output", "json"], "json"),
+        (["run", "--", "--output", "json"], None),
+        (["run", "--output"], None),
+        (["doctor", "--output", "json"], None),
+    ],
+)
+def test_the_wanted_output_is_found_without_click(arguments: list[str], output: str | None) -> None:
+    """click may have failed before it got that far."""
+    assert wanted_output(arguments) == output
