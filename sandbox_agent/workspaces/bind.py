@@ -8,7 +8,7 @@ from pathlib import Path
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner
 from sandbox_agent.workspaces.entries import examine, file_kind
-from sandbox_agent.workspaces.manifest import Entry, Manifest
+from sandbox_agent.workspaces.manifest import MASKED_BY, Entry, Manifest
 from sandbox_agent.workspaces.masks import Masks
 from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.record import MANIFEST_NAME, Record, remove_remains
@@ -23,19 +23,19 @@ class BindWorkspace:
 
     mode = "bind"
 
-    def __init__(self, record: Record, state_dir: Path, masks: Masks, notes: tuple[str, ...] = ()) -> None:
+    def __init__(self, record: Record, state_dir: Path, notes: tuple[str, ...] = ()) -> None:
         self._record = record
         self._state_dir = state_dir
-        self._masks = masks
+        self._masks = Masks(record.masks)
         self._notes = Notes((IN_PLACE, *notes))
         self._masked: dict[str, str] = {}
         self._review_notes: tuple[str, ...] = ()
 
     @classmethod
-    def make(cls, record: Record, state_dir: Path, masks: Masks, notes: tuple[str, ...]) -> BindWorkspace:
+    def make(cls, record: Record, state_dir: Path, notes: tuple[str, ...]) -> BindWorkspace:
         """Begin a new one."""
         record.save(state_dir)
-        return cls(record, state_dir, masks, notes)
+        return cls(record, state_dir, notes)
 
     @property
     def host(self) -> Path:
@@ -59,7 +59,11 @@ class BindWorkspace:
         return dict(self._masked)
 
     def prepare(self, progress: Callable[[int], None] | None = None) -> None:
-        """Hash every file, so that changed ones can be told later."""
+        """Hash every file, once, so that changed ones can be told later."""
+        path = self._state_dir / MANIFEST_NAME
+        if path.exists():
+            self._masked = Manifest.load(path).masked
+            return
         manifest = Manifest()
 
         def enter(found: Found) -> bool:
@@ -76,14 +80,14 @@ class BindWorkspace:
                 if progress is not None and len(manifest.entries) % 100 == 0:
                     progress(len(manifest.entries))
         manifest.finish()
-        manifest.save(self._state_dir / MANIFEST_NAME)
+        manifest.save(path)
+        self._masked = manifest.masked
 
     def _entry(self, tree: Tree, found: Found) -> Entry:
         kind = file_kind(found.info.st_mode)
         rule = self._masks.rule_for(found.path, directory=kind.value == "directory")
         if rule is not None:
-            self._masked[found.path] = rule
-            return Entry(kind, hidden=f"masked by {rule}")
+            return Entry(kind, hidden=MASKED_BY + rule)
         try:
             with tree.at(found.path) as place:
                 entry = examine(place)

@@ -14,6 +14,7 @@ from sandbox_agent.workspaces.manifest import Manifest
 from sandbox_agent.workspaces.masks import Masks
 from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.record import COPY_NAME, MANIFEST_NAME, Record, remove_remains
+from sandbox_agent.workspaces.removal import remove_tree
 from sandbox_agent.workspaces.review import Review, review
 from sandbox_agent.workspaces.tree import Tree
 
@@ -23,19 +24,18 @@ class CopyWorkspace:
 
     mode = "copy"
 
-    def __init__(self, record: Record, state_dir: Path, masks: Masks, notes: tuple[str, ...] = ()) -> None:
+    def __init__(self, record: Record, state_dir: Path, notes: tuple[str, ...] = ()) -> None:
         self._record = record
         self._state_dir = state_dir
-        self._masks = masks
         self._notes = Notes(notes)
         self._review: Review | None = None
         self._masked: dict[str, str] = {}
 
     @classmethod
-    def make(cls, record: Record, state_dir: Path, masks: Masks, notes: tuple[str, ...]) -> CopyWorkspace:
+    def make(cls, record: Record, state_dir: Path, notes: tuple[str, ...]) -> CopyWorkspace:
         """Begin a new one: the mount point exists afterwards, empty, and belongs to the tools."""
         record.save(state_dir)
-        workspace = cls(record, state_dir, masks, notes)
+        workspace = cls(record, state_dir, notes)
         try:
             workspace.source.mkdir(mode=0o700)
         except FileExistsError:
@@ -66,16 +66,22 @@ class CopyWorkspace:
         return dict(self._masked)
 
     def prepare(self, progress: Callable[[int], None] | None = None) -> None:
-        """See `Workspace.prepare`."""
+        """See `Workspace.prepare`. A copy that was finished once is taken as it is; an unfinished one begins anew."""
+        path = self._state_dir / MANIFEST_NAME
+        if path.exists():
+            self._masked = Manifest.load(path).masked
+            return
         try:
+            for name in os.listdir(self.source):
+                remove_tree(self.source, name)
             with Tree(self.host) as source, Tree(self.source) as target:
-                copier = Copier(
-                    source, target, owner=self.owner, masks=self._masks, notes=self._notes, progress=progress
-                )
-                copier.run().save(self._state_dir / MANIFEST_NAME)
-                self._masked = copier.masked
+                masks = Masks(self._record.masks)
+                copier = Copier(source, target, owner=self.owner, masks=masks, notes=self._notes, progress=progress)
+                manifest = copier.run()
+            manifest.save(path)
         except OSError as error:
             raise WorkspaceError(f"{self.host}: cannot be copied into the session: {error}") from error
+        self._masked = manifest.masked
 
     def changes(self) -> tuple[Change, ...]:
         """See `Workspace.changes`."""

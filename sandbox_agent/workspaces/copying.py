@@ -11,7 +11,7 @@ from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Kind, Owner
 from sandbox_agent.workspaces.content import transfer
 from sandbox_agent.workspaces.entries import file_kind, link_digest, special_name
-from sandbox_agent.workspaces.manifest import Entry, Manifest, stamp
+from sandbox_agent.workspaces.manifest import MASKED_BY, Entry, Manifest, stamp
 from sandbox_agent.workspaces.masks import Masks
 from sandbox_agent.workspaces.nofollow import Place, encode, open_folder_at
 from sandbox_agent.workspaces.notes import Notes
@@ -43,7 +43,6 @@ class Copier:
         self._progress = progress
         self._folders: list[tuple[str, os.stat_result]] = []
         self._manifest = Manifest()
-        self.masked: dict[str, str] = {}
 
     def run(self) -> Manifest:
         """Copy everything.
@@ -86,8 +85,7 @@ class Copier:
         kind, name = file_kind(found.info.st_mode), encode(found.path.rpartition("/")[2])
         rule = self._masks.rule_for(found.path, directory=kind is Kind.DIRECTORY)
         if rule is not None:
-            self.masked[found.path] = rule
-            self._hide(found.path, kind, f"masked by {rule}")
+            self._hide(found.path, kind, MASKED_BY + rule)
             return
         if kind is Kind.OTHER:
             self._hide(found.path, kind, f"not copied: {special_name(found.info.st_mode)}")

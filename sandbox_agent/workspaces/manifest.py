@@ -22,6 +22,9 @@ RACY_NS = 50_000_000
 GIT_ALIASES = frozenset({".git", "git~1"})
 """Lower-case names that git takes for its folder, on file systems that fold case or keep short names too."""
 
+MASKED_BY = "masked by "
+"""Begins the `hidden` of a path that a pattern hides; the pattern follows."""
+
 Stamp = tuple[int, int, int, int]
 """(inode, size, mtime_ns, ctime_ns): while they are the same, so is the content."""
 
@@ -84,6 +87,15 @@ class Manifest:
             if entry is not None and entry.hidden is not None:
                 return entry.hidden
         return None
+
+    @property
+    def masked(self) -> dict[str, str]:
+        """Paths that a pattern hides, with the pattern."""
+        return {
+            path: entry.hidden.removeprefix(MASKED_BY)
+            for path, entry in self.entries.items()
+            if entry.hidden is not None and entry.hidden.startswith(MASKED_BY)
+        }
 
     def follow(self, path: str, after: Mapping[str, Entry]) -> None:
         """Take over what a path and the folders above it are in `after`, or that they are gone."""

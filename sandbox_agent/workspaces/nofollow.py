@@ -13,6 +13,7 @@ import functools
 import os
 import secrets
 import stat
+from collections.abc import Callable
 from types import TracebackType
 
 MAX_PATH_BYTES = 4000
@@ -103,12 +104,13 @@ def open_folder_at(folder_fd: int, name: bytes, extra_flags: int = 0) -> int:
         raise
 
 
-def open_folder(folder_fd: int, path: bytes) -> int:
+def open_folder(folder_fd: int, path: bytes, by_kernel: Callable[[int, bytes, int], int] = openat2) -> int:
     """Open a folder below another by `openat2`, by parts where that is not to be had."""
     if b"/" not in path:
         return open_folder_at(folder_fd, path)
     try:
-        return openat2(folder_fd, path, FOLDER_FLAGS)
+        # O_NOFOLLOW would turn the ELOOP for a link at the end into ENOTDIR; it is refused without.
+        return by_kernel(folder_fd, path, FOLDER_FLAGS & ~os.O_NOFOLLOW)
     except OSError as error:
         if error.errno not in (errno.ENOSYS, errno.EPERM):
             raise

@@ -36,19 +36,19 @@ def create(mode: str, host: Path, state_dir: Path, *, masks: Sequence[str] = ())
         raise WorkspaceError(f"{host}: belongs to root, and tools never run as root; use the workspace mode copy")
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(state_dir, 0o700)
-    record, notes = Record.new(mode, real, owner_of(real)), repository_notes(real)
+    record, notes = Record.new(mode, real, owner_of(real), patterns.patterns), repository_notes(real)
     if mode == "bind":
-        return BindWorkspace.make(record, state_dir.resolve(), patterns, notes)
-    return CopyWorkspace.make(record, state_dir.resolve(), patterns, notes)
+        return BindWorkspace.make(record, state_dir.resolve(), notes)
+    return CopyWorkspace.make(record, state_dir.resolve(), notes)
 
 
 def reopen(state_dir: Path) -> Workspace:
-    """The workspace that `state_dir` keeps, for `changes`, `apply` and `discard`.
+    """The workspace that `state_dir` keeps. Its changes and masks are as they were left; `prepare` does nothing again.
 
     Raises:
         WorkspaceError: there is none, or it cannot be read.
     """
     record = Record.load(state_dir)
     if record.mode == "bind":
-        return BindWorkspace(record, state_dir.resolve(), Masks(()))
-    return CopyWorkspace(record, state_dir.resolve(), Masks(()))
+        return BindWorkspace(record, state_dir.resolve())
+    return CopyWorkspace(record, state_dir.resolve())

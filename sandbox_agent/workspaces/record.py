@@ -21,16 +21,20 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`token` is part of the names of our temporary files in the person's folder: nobody inside can guess it."""
+    """`masks` are the patterns of the run.
+
+    `token` is part of the names of our temporary files in the person's folder: nobody inside can guess it.
+    """
 
     mode: str
     host: Path
     owner: Owner
     token: str
+    masks: tuple[str, ...] = ()
 
     @classmethod
-    def new(cls, mode: str, host: Path, owner: Owner) -> Record:
-        return cls(mode, host, owner, secrets.token_hex(8))
+    def new(cls, mode: str, host: Path, owner: Owner, masks: tuple[str, ...]) -> Record:
+        return cls(mode, host, owner, secrets.token_hex(8), masks)
 
     @property
     def temporary_prefix(self) -> str:
@@ -48,6 +52,7 @@ class Record:
             "host": os.fsencode(self.host).decode("utf-8", "surrogateescape"),
             "owner": [self.owner.uid, self.owner.gid],
             "token": self.token,
+            "masks": list(self.masks),
         }
         try:
             with open(os.open(state_dir / RECORD_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -68,7 +73,7 @@ class Record:
             if raw["version"] != VERSION:
                 raise ValueError(f"version {raw['version']}, this is {VERSION}")
             host = Path(os.fsdecode(raw["host"].encode("utf-8", "surrogateescape")))
-            return cls(raw["mode"], host, Owner(*raw["owner"]), raw["token"])
+            return cls(raw["mode"], host, Owner(*raw["owner"]), raw["token"], tuple(raw["masks"]))
         except FileNotFoundError as error:
             raise WorkspaceError(f"{state_dir}: keeps no workspace; it was applied, discarded or never made") from error
         except (OSError, ValueError, KeyError, TypeError) as error:

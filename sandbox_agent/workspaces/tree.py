@@ -101,16 +101,21 @@ class Tree:
         return sorted(found, key=lambda entry: entry.path)
 
     def walk(
-        self, *, enter: Callable[[Found], bool] = lambda _: True, failed: Callable[[str, OSError], None]
+        self,
+        *,
+        failed: Callable[[str, OSError], None],
+        enter: Callable[[Found], bool] = lambda _: True,
+        max_entries: int = MAX_ENTRIES,
     ) -> Iterator[Found]:
         """Everything below, folders before what they hold; never through a link.
 
         Args:
-            enter: whether to go into a folder that was just given out.
             failed: told of folders that could not be listed, "" is the root.
+            enter: whether to go into a folder that was just given out.
+            max_entries: more of them end the walk.
 
         Raises:
-            WorkspaceError: more than `MAX_ENTRIES`.
+            WorkspaceError: there are more than `max_entries`.
         """
         pending, count = [""], 0
         while pending:
@@ -121,8 +126,8 @@ class Tree:
                 failed(folder, error)
                 continue
             count += len(entries)
-            if count > MAX_ENTRIES:
-                raise WorkspaceError(f"{self.root}: more than {MAX_ENTRIES:,} files and folders; use a smaller folder")
+            if count > max_entries:
+                raise WorkspaceError(f"{self.root}: more than {max_entries:,} files and folders; use a smaller folder")
             for entry in entries:
                 yield entry
                 if stat.S_ISDIR(entry.info.st_mode) and enter(entry):
