@@ -19,7 +19,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from sandbox_agent import __version__, registry
-from sandbox_agent.config import RunConfig, sessions_dir
+from sandbox_agent.config import RunConfig, config_dir, sessions_dir
 from sandbox_agent.engine.late import LateSandbox
 from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past
 from sandbox_agent.engine.session import Approver, Session
@@ -27,7 +27,8 @@ from sandbox_agent.errors import ConfigError, SandboxAgentError
 from sandbox_agent.events import Notice, SandboxReady, SessionStarted, ToolResultsMessage
 from sandbox_agent.models.base import Model
 from sandbox_agent.models.credentials import check_credentials
-from sandbox_agent.policy.load import load_policy
+from sandbox_agent.policy import saved
+from sandbox_agent.policy.load import check_outside_workspace, load_policy
 from sandbox_agent.policy.policy import Policy
 from sandbox_agent.prompts import prompt
 from sandbox_agent.sandboxes.base import Sandbox
@@ -44,6 +45,9 @@ from sandbox_agent.workspaces.record import RECORD_NAME
 
 MODEL_KINDS = {"anthropic": "anthropic", "script": "scripted"}
 """What stands before the colon of `--model`, and the module under `models/` that makes it."""
+
+SAVED_RULES_FILE = "allowed.yaml"
+"""In the user's configuration folder: the rules they answered "always" with."""
 
 
 @asynccontextmanager
@@ -77,7 +81,7 @@ def new_session_id() -> str:
 
 async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) -> Session:
     kind, name = _model_kind(config.model)
-    policy = load_policy(config.policy, allow=config.allow, deny=config.deny, mode=config.mode)
+    policy = _policy(config)
     past = load_past(sessions_dir(), config.resume, config.workspace.resolve()) if config.resume else None
     endpoint = await anyio.to_thread.run_sync(_reachable_engine)
     folder = sessions_dir() / (past.session_id if past else new_session_id())
@@ -105,6 +109,7 @@ async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) 
         tape=tape,
         tasks=tasks,
         approver=approver,
+        save_rule=partial(saved.save, config_dir() / SAVED_RULES_FILE),
     )
     _begin(session, config, spec, past)
     tasks.start_soon(_start_sandbox, session)
@@ -147,6 +152,13 @@ def _model_kind(spec: str) -> tuple[str, str]:
     if kind == "anthropic":
         check_credentials(os.environ)
     return MODEL_KINDS[kind], name
+
+
+def _policy(config: RunConfig) -> Policy:
+    """The named policy, the command line's rules and the ones the person saved; it must lie outside the folder."""
+    policy = load_policy(config.policy, allow=config.allow, deny=config.deny, mode=config.mode)
+    check_outside_workspace(policy, config.workspace)
+    return saved.with_saved(policy, config_dir() / SAVED_RULES_FILE)
 
 
 def _reachable_engine() -> Endpoint:

@@ -1,0 +1,76 @@
+"""The rules a person saved by answering "always": a file of their own, beside nothing else, read at every start.
+
+It is a list under `allow:` that a person can read and edit; removing a line means being asked again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import yaml
+
+from sandbox_agent.errors import PolicyError
+from sandbox_agent.policy.policy import Policy
+
+_HEAD = """\
+# Rules saved by answering "always". They hold in every folder. Remove a line to be asked again.
+allow:
+"""
+
+
+def with_saved(policy: Policy, path: Path) -> Policy:
+    """The policy with the saved rules as further allow rules; the same policy where nothing was saved.
+
+    Raises:
+        PolicyError: the file is not what `save` writes, or a rule in it is wrong.
+    """
+    for line, rule in _read(path):
+        policy = policy.with_allow(rule, location=f"{path}:{line}")
+    return policy
+
+
+def save(path: Path, rule: str) -> None:
+    """Add a rule; once is enough. The file is made 0600 in a 0700 folder.
+
+    Raises:
+        PolicyError: the file cannot be read or written.
+    """
+    if any(saved == rule for _, saved in _read(path)):
+        return
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:
+            if file.tell() == 0:
+                file.write(_HEAD)
+            # A JSON string is a YAML string, and always one line.
+            file.write(f"  - {json.dumps(rule)}\n")
+    except OSError as exc:
+        raise PolicyError(f"the rule could not be saved: {exc.strerror}", location=str(path)) from exc
+
+
+def _read(path: Path) -> list[tuple[int, str]]:
+    """Line numbers and rules, in order."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as exc:
+        raise PolicyError(f"the saved rules cannot be read: {exc}", location=str(path)) from exc
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as exc:
+        raise PolicyError(f"the saved rules are not YAML: {exc}", location=str(path)) from exc
+    if root is None:
+        return []
+    if isinstance(root, yaml.MappingNode) and len(root.value) == 1:
+        [(key, rules)] = root.value
+        if key.value == "allow" and isinstance(rules, yaml.SequenceNode):
+            entries = rules.value
+            if all(isinstance(entry, yaml.ScalarNode) for entry in entries):
+                return [(entry.start_mark.line + 1, entry.value) for entry in entries]
+        if key.value == "allow" and isinstance(rules, yaml.ScalarNode) and not rules.value:
+            return []
+    raise PolicyError("saved rules are one list under `allow:`; mend or remove the file", location=str(path))
