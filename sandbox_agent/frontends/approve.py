@@ -7,7 +7,8 @@ from __future__ import annotations
 import anyio
 
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
-from sandbox_agent.frontends.exact_view import ExactView, view
+from sandbox_agent.frontends import words
+from sandbox_agent.frontends.exact_view import ExactView, marked, view
 from sandbox_agent.frontends.sanitise import exact, sanitise
 from sandbox_agent.frontends.terminal import Terminal
 
@@ -74,7 +75,9 @@ class ConsoleApprover:
             line(f"  ! {warning}", style="bold red")
         decision = request.decision
         where = ", ".join(sanitise(part) for part in (decision.rule, decision.location) if part)
-        line(f"  asked because: {sanitise(decision.reason)}" + (f" ({where})" if where else ""))
+        # Reasons quote the command: squeezed and cut, they cannot wrap into a line that looks like another part.
+        reason = words.shorten(" ".join(sanitise(decision.reason).split()), 300)
+        line(f"  asked because: {reason}" + (f" ({where})" if where else ""))
         if shown.long:
             line("  v  show all of it (needed before it can be allowed)")
             line("  n  no (n REASON tells the agent why)")
@@ -93,7 +96,9 @@ class ConsoleApprover:
         if request.suggested_rule is None:
             line("  s  yes, and exactly this again during this session")
         else:
-            rule = exact(request.suggested_rule).text
-            line(f"  s  yes, and during this session whatever fits  {rule}")
-            line(f"  a  always: adds this line to the allow rules of your policy:  {rule}")
+            line("  s  yes, and during this session whatever fits the rule below")
+            line("  a  always: adds the rule below to the allow rules of your policy")
         line("  n  no (n REASON tells the agent why)")
+        if request.suggested_rule is not None:
+            for text in marked(exact(request.suggested_rule).text, self._printer.console.width):
+                line(text)

@@ -57,12 +57,13 @@ def view(given: JsonObject, *, width: int) -> ExactView:
         if key != "command":
             lines.append(Text(f"  {exact(key).text} ({words.count(len(plain), 'character')}):", style="dim"))
         for line in shown.text.split("\n"):
-            lines.extend(_marked(line, max(width - 6, 20)))
+            lines.extend(marked(line, width))
     return ExactView(tuple(lines), words.count(total, "character"), tuple(_warnings(given, escaped)))
 
 
-def _marked(line: str, width: int) -> list[Text]:
-    pieces = chop_cells(line, width) or [""]
+def marked(line: str, width: int) -> list[Text]:
+    """One safe line for a screen of `width` columns, each piece behind a mark: "|", and ":" where it was wrapped."""
+    pieces = chop_cells(line, max(width - 6, 20)) or [""]
     return [
         Text.assemble(("  | " if number == 0 else "  : ", "bold cyan"), piece) for number, piece in enumerate(pieces)
     ]

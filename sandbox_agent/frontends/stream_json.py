@@ -33,7 +33,7 @@ _LIMIT_SUBTYPES = {"turns": "error_max_turns", "cost_usd": "error_max_budget_usd
 
 def dump(value: JsonObject) -> str:
     """One line of JSON in ASCII; a lone surrogate or a control character of a model becomes an escape."""
-    return json.dumps(value, separators=(",", ":"), default=str).replace("\x7f", "\\u007f")
+    return json.dumps(value, separators=(",", ":"), default=str)
 
 
 def result(summary: RunSummary) -> JsonObject:

@@ -27,9 +27,10 @@ WHOLE_QUESTION = """\
   | make all
   asked because: no rule allows make. (ask-all, default.yaml:3)
   y  yes, once
-  s  yes, and during this session whatever fits  Bash(make:*)
-  a  always: adds this line to the allow rules of your policy:  Bash(make:*)
+  s  yes, and during this session whatever fits the rule below
+  a  always: adds the rule below to the allow rules of your policy
   n  no (n REASON tells the agent why)
+  | Bash(make:*)
   [y/s/a/n] > """
 
 
@@ -132,6 +133,20 @@ async def test_nothing_in_a_command_can_look_like_our_own_words(command: str) ->
     text = "".join(("\n" if line.startswith("|") else "") + line[2:] for line in marked)
     assert text.count("rm -rf ~") == command.count("rm -rf ~")
     assert not set(screen.getvalue()) & set("\x1b\r\u202e")
+
+
+async def test_neither_reason_nor_rule_can_wrap_into_a_line_of_ours() -> None:
+    """Both quote the command: the reason is squeezed to one line, the rule is marked like the command."""
+    sly = "x" + " " * 70 + "  | ls"
+    decision = Decision(Verdict.ASK, f"no rule covers {sly}")
+    question = ApprovalRequest("t1", "Bash", Subject("x"), {"command": sly}, decision, f"Bash({sly})")
+    with person("n no") as (terminal, screen):
+        await ConsoleApprover(terminal)(question)
+    lines = screen.getvalue().split("\n")
+
+    assert "  asked because: no rule covers x | ls" in lines
+    assert max(len(line) for line in lines if line.startswith(("  | ", "  : "))) <= 60
+    assert len([line for line in lines if line.startswith("  : ")]) == 2
 
 
 async def test_hidden_characters_and_lookalike_letters_are_pointed_out() -> None:
