@@ -27,7 +27,7 @@ from sandbox_agent.sandboxes.base import (
 )
 from sandbox_agent.sandboxes.fake_files import FakeDirectory, FakeFiles
 from sandbox_agent.sandboxes.fake_shell import Printed, Program, ProgramCall, builtin_programs, run_program
-from sandbox_agent.sandboxes.kept import KeptOutput
+from sandbox_agent.sandboxes.runner.kept import KeptOutput
 from sandbox_agent.types import WORKSPACE_MOUNT
 
 T = TypeVar("T")

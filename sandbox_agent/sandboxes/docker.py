@@ -1,0 +1,201 @@
+"""`DockerSandbox`: one hardened container for a session, with the resident runner in it, or an exec per call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiodocker
+import anyio
+import docker.errors
+
+import sandbox_agent
+from sandbox_agent.errors import SandboxDiedError, SandboxStartError, SandboxUnavailableError
+from sandbox_agent.sandboxes.base import (
+    DEFAULT_MAX_OUTPUT_BYTES,
+    ExecResult,
+    FileContent,
+    PathInfo,
+    SandboxInfo,
+    Stream,
+)
+from sandbox_agent.sandboxes.container import RunningContainer
+from sandbox_agent.sandboxes.endpoint import Endpoint
+from sandbox_agent.sandboxes.engine import Engine, allowed_nofile, reach
+from sandbox_agent.sandboxes.hardening import create_body, write_etc_files
+from sandbox_agent.sandboxes.images import Image, find_image
+from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, LABEL_VERSION, this_process
+from sandbox_agent.sandboxes.reap import reap_dead
+from sandbox_agent.sandboxes.resident import Resident
+from sandbox_agent.sandboxes.runners import NoRunnerError, Runners
+from sandbox_agent.sandboxes.spec import SandboxSpec
+
+CLOSE_S = 20.0
+
+
+class DockerSandbox:
+    """See `Sandbox`. Made by `create`."""
+
+    def __init__(self, spec: SandboxSpec, endpoint: Endpoint) -> None:
+        self.spec = spec
+        self.endpoint = endpoint
+        self._engine: Engine | None = None
+        self._streams: aiodocker.Docker | None = None
+        self._container_id: str | None = None
+        self._runners: Runners | None = None
+        self._verbs: Resident | None = None
+        self._closed = False
+        self._closing = anyio.Lock()
+
+    async def start(self) -> SandboxInfo:
+        """See `Sandbox.start`. What a dead owner left on the engine is removed at the same time."""
+        engine = self._engine = await reach(self.endpoint)
+        image = await find_image(engine, self.spec.image)
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(reap_dead, engine)
+                await self._create(engine, image)
+        except* (SandboxStartError, SandboxUnavailableError) as group_error:
+            raise group_error.exceptions[0] from None
+        streams = self._streams = engine.streams()
+        user = f"{self.spec.uid}:{self.spec.gid}"
+        container = RunningContainer(engine, streams, self._container_id or "", user, self.spec.pids)
+        transport, about = await self._open_transport(container)
+        return self._info(image, transport, about)
+
+    async def close(self) -> None:
+        """See `Sandbox.close`."""
+        with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
+            async with self._closing:
+                self._closed = True
+                if self._runners is not None:
+                    await self._runners.aclose()
+                if self._streams is not None:
+                    await self._streams.close()
+                if self._engine is not None:
+                    await self._remove(self._engine)
+                    self._engine.close()
+                    self._engine = None
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
+        merge_stderr: bool = False,
+        spill_path: str | None = None,
+    ) -> ExecResult:
+        """See `Sandbox.exec`."""
+        return await self._transport().exec(
+            argv,
+            stdin=stdin,
+            cwd=cwd,
+            env=env,
+            timeout_s=timeout_s,
+            max_output_bytes=max_output_bytes,
+            merge_stderr=merge_stderr,
+            spill_path=spill_path,
+        )
+
+    async def open(
+        self, argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> Stream:
+        """See `Sandbox.open`."""
+        return await self._transport().open(argv, cwd=cwd, env=env)
+
+    async def resolve(self, paths: Sequence[str]) -> list[PathInfo]:
+        """See `Sandbox.resolve`."""
+        return await self._transport().resolve(paths)
+
+    async def read_file(
+        self, path: str, *, offset: int = 0, limit_bytes: int | None = None, resolved: str | None = None
+    ) -> FileContent:
+        """See `Sandbox.read_file`."""
+        return await self._transport().read_file(path, offset=offset, limit_bytes=limit_bytes, resolved=resolved)
+
+    async def replace_file(
+        self, path: str, data: bytes, *, expected_sha256: str | None, resolved: str | None = None
+    ) -> FileContent:
+        """See `Sandbox.replace_file`."""
+        return await self._transport().replace_file(path, data, expected_sha256=expected_sha256, resolved=resolved)
+
+    def _transport(self) -> Resident:
+        if self._closed or self._verbs is None:
+            raise SandboxDiedError("the sandbox is closed" if self._closed else "the sandbox has not been started")
+        return self._verbs
+
+    async def _create(self, engine: Engine, image: Image) -> None:
+        """Create and start; once more without the limit on descriptors where the engine may not set that."""
+        nofile = await anyio.to_thread.run_sync(allowed_nofile, self.endpoint)
+        try:
+            await self._create_once(engine, image, nofile)
+        except docker.errors.APIError as exc:
+            if "rlimit" not in str(exc.explanation):
+                raise SandboxStartError(f"the engine does not start the sandbox: {exc.explanation}") from exc
+            await self._remove(engine)
+            try:
+                await self._create_once(engine, image, None)
+            except docker.errors.APIError as again:
+                raise SandboxStartError(f"the engine does not start the sandbox: {again.explanation}") from again
+
+    async def _create_once(self, engine: Engine, image: Image, nofile: int | None) -> None:
+        labels = {
+            **self.spec.labels,
+            LABEL_SESSION: self.spec.session_id,
+            LABEL_OWNER: this_process().label(),
+            LABEL_VERSION: sandbox_agent.__version__,
+        }
+        try:
+            etc = write_etc_files(self.spec)
+        except OSError as exc:
+            raise SandboxStartError(f"cannot write the sandbox's files to {self.spec.state_dir}: {exc}") from exc
+        body = create_body(self.spec, image_id=image.id, etc=etc, labels=labels, nofile=nofile)
+        # Shielded: a container that is being made when we are cancelled must be known, to be removed.
+        with anyio.CancelScope(shield=True):
+            answer: dict[str, Any] = await engine.ask(engine.control.create_container_from_config, body, self._name())
+            self._container_id = answer["Id"]
+        await engine.ask(engine.control.start, self._container_id)
+
+    def _name(self) -> str:
+        return f"sandbox-agent-{self.spec.session_id}"
+
+    async def _open_transport(self, container: RunningContainer) -> tuple[str, str]:
+        runners = Runners(container)
+        try:
+            about = await runners.connect()
+        except NoRunnerError as exc:
+            raise SandboxStartError(f"no runner: {exc}") from exc
+        self._runners = runners
+        self._verbs = Resident(runners)
+        return "runner", about
+
+    def _info(self, image: Image, transport: str, about: str) -> SandboxInfo:
+        spec = self.spec
+        seccomp = "default" if spec.seccomp is None else "strict"
+        isolation = (
+            f"{spec.runtime or 'default runtime'}, seccomp {seccomp}, no capabilities, read-only root, no network, "
+            f"uid {spec.uid}"
+        )
+        details = {"endpoint": str(self.endpoint), "image_id": image.id, "transport": about}
+        return SandboxInfo(self._container_id or "", image.name, isolation, transport, spec.uid, spec.gid, details)
+
+    async def _remove(self, engine: Engine) -> None:
+        if self._container_id is None:
+            return
+        try:
+            await engine.ask(engine.control.remove_container, self._container_id, v=True, force=True)
+        except docker.errors.NotFound:
+            pass
+        except docker.errors.APIError as exc:
+            if exc.status_code != 409:  # its removal is in progress already
+                raise
+        self._container_id = None
+
+
+def create(spec: SandboxSpec, endpoint: Endpoint) -> DockerSandbox:
+    """A sandbox that is not started yet."""
+    return DockerSandbox(spec, endpoint)

@@ -1,0 +1,115 @@
+"""The two Docker clients for one endpoint: docker-py for the control plane (in threads), aiodocker for byte streams.
+
+docker-py loses output that comes in one packet with the upgrade's headers (docker-py #3332), so no stream goes over it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import aiodocker
+import aiohttp
+import anyio
+import anyio.to_thread
+import docker
+import docker.errors
+import docker.tls
+import requests.exceptions
+
+from sandbox_agent.errors import SandboxUnavailableError
+from sandbox_agent.sandboxes.endpoint import PING_S, Endpoint, connect, ping
+from sandbox_agent.sandboxes.hardening import NOFILE
+
+T = TypeVar("T")
+
+REQUEST_S = 60
+"""For one request to the engine, the wait for a busy disk included."""
+
+APIError = docker.errors.APIError
+
+
+class Engine:
+    """An engine that answered a ping. Made by `reach`."""
+
+    def __init__(self, endpoint: Endpoint, version: str) -> None:
+        self.endpoint = endpoint
+        self.version = version
+        tls = endpoint.tls
+        self.control = docker.APIClient(
+            base_url=endpoint.url.replace("unix://", "http+unix://", 1),
+            version=version,
+            timeout=REQUEST_S,
+            tls=docker.tls.TLSConfig((tls.cert, tls.key), tls.ca, tls.verify)
+            if tls and tls.cert and tls.key
+            else False,
+        )
+        # Proxies and certificate bundles of the environment are for other hosts than the engine.
+        self.control.trust_env = False
+        self._limiter = anyio.CapacityLimiter(4)
+
+    async def ask(self, act: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        """Call docker-py in a thread.
+
+        Raises:
+            docker.errors.APIError: the engine refuses.
+            SandboxUnavailableError: it is not there, or does not answer.
+        """
+        try:
+            return await anyio.to_thread.run_sync(
+                lambda: act(*arguments, **options), limiter=self._limiter, abandon_on_cancel=True
+            )
+        except requests.exceptions.RequestException as exc:
+            text = f"the engine at {self.endpoint} does not answer: {type(exc).__name__}"
+            raise SandboxUnavailableError(text) from exc
+
+    def streams(self) -> aiodocker.Docker:
+        """A client for byte streams, of the running event loop; close it."""
+        url, tls, version = self.endpoint.url, self.endpoint.tls, f"v{self.version}"
+        if url.startswith("unix://"):
+            # Our own connector, because the default limit of 100 connections would cap the open streams.
+            connector = aiohttp.UnixConnector(url.removeprefix("unix://"), limit=0)
+            client = aiodocker.Docker(url="unix://localhost", connector=connector, api_version=version)
+            client._owns_connector = True
+            return client
+        if tls is None:
+            return aiodocker.Docker(url=url, api_version=version)
+        return aiodocker.Docker(
+            url=url.replace("tcp://", "https://", 1), ssl_context=tls.context(), api_version=version
+        )
+
+    def close(self) -> None:
+        self.control.close()
+
+
+async def reach(endpoint: Endpoint) -> Engine:
+    """The engine, if it answers.
+
+    Raises:
+        SandboxUnavailableError: see `endpoint.ping`.
+    """
+    version = await anyio.to_thread.run_sync(ping, endpoint)
+    return await anyio.to_thread.run_sync(Engine, endpoint, version)
+
+
+def allowed_nofile(endpoint: Endpoint) -> int:
+    """How many descriptors the engine may grant: `NOFILE`, or less where its own hard limit is below that.
+
+    The process at the other end of a local socket is the engine itself (or the init that listens for it, whose
+    limits say nothing: then the start is refused, and tried again without this limit).
+    """
+    if not endpoint.url.startswith("unix://"):
+        return NOFILE
+    try:
+        with connect(endpoint, PING_S) as channel:
+            peer = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid = struct.unpack("3i", peer)[0]
+        with open(f"/proc/{pid}/limits", encoding="ascii") as file:
+            line = next(line for line in file if line.startswith("Max open files"))
+    except (OSError, StopIteration):
+        return NOFILE
+    hard = line.split()[-2]
+    return NOFILE if os.path.basename(hard) == "unlimited" else min(NOFILE, int(hard))

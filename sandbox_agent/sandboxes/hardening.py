@@ -1,0 +1,191 @@
+"""From a `SandboxSpec` to the body of the Engine API's create call, every measure of it in one place. Pure, but for
+`write_etc_files`.
+
+Not through the command line: it cannot set the masked paths.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox_agent.sandboxes.spec import HOME, MAIN_UID, MEMLOCK_BYTES, SMALL_TMPFS, USER, SandboxSpec
+from sandbox_agent.types import WORKSPACE_MOUNT
+
+NOFILE = 65_536
+
+ENV: Mapping[str, str] = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": HOME,
+    "USER": USER,
+    "LANG": "C.UTF-8",
+    "LC_ALL": "C.UTF-8",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    # `git commit --amend` goes on with the old message; `git rebase -i` fails, rather than run its default list.
+    "GIT_EDITOR": "true",
+    "GIT_SEQUENCE_EDITOR": "false",
+    "EDITOR": "false",
+    "VISUAL": "false",
+    "DEBIAN_FRONTEND": "noninteractive",
+}
+"""The whole environment of every command. Nothing of the host's comes in."""
+
+_ENGINE_MASKED = (
+    "/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
+    "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
+)  # fmt: skip
+
+_OUR_MASKED = (
+    "/proc/cmdline", "/proc/config.gz", "/proc/interrupts", "/proc/softirqs", "/proc/modules", "/proc/kallsyms",
+    "/proc/iomem", "/proc/ioports", "/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags",
+    "/proc/vmallocinfo", "/proc/slabinfo", "/proc/zoneinfo", "/proc/pagetypeinfo", "/proc/schedstat",
+    "/proc/diskstats", "/proc/partitions", "/proc/swaps", "/sys/kernel", "/sys/module", "/sys/block", "/sys/dev",
+    "/sys/bus", "/sys/power", "/sys/hypervisor", "/sys/class/powercap", "/sys/class/dmi", "/sys/devices/virtual/dmi",
+)  # fmt: skip
+
+MASKED_PATHS = (*_ENGINE_MASKED, *_OUR_MASKED)
+"""/sys/fs stays readable: runtimes read their limits from /sys/fs/cgroup."""
+
+READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+
+
+@dataclass(frozen=True, slots=True)
+class EtcFiles:
+    """Host paths of the small files that replace what the engine or the image would put there."""
+
+    passwd: str
+    group: str
+    resolv_conf: str
+
+
+def write_etc_files(spec: SandboxSpec) -> EtcFiles:
+    """Write them into the session's state folder, readable by the engine (which may map root to somebody else).
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    folder = Path(spec.state_dir) / "etc"
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o755)
+    texts = {
+        "passwd": (
+            "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
+            f"{USER}:x:{spec.uid}:{spec.gid}:{USER}:{HOME}:/bin/bash\n"
+            f"sandbox:x:{MAIN_UID}:{MAIN_UID}:sandbox:/nonexistent:/usr/sbin/nologin\n"
+            "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+        ),
+        "group": f"root:x:0:\n{USER}:x:{spec.gid}:\nsandbox:x:{MAIN_UID}:\nnogroup:x:65534:\n",
+        # Without one of ours the engine copies the host's in, which names its resolvers and search domains.
+        "resolv.conf": "# This sandbox has no network.\n",
+    }
+    for name, text in texts.items():
+        path = folder / name
+        path.write_text(text)
+        os.chmod(path, 0o644)
+    return EtcFiles(*(str(folder / name) for name in texts))
+
+
+def create_body(
+    spec: SandboxSpec, *, image_id: str, etc: EtcFiles, labels: Mapping[str, str], nofile: int | None
+) -> dict[str, Any]:
+    """The create body. `nofile` is None where the engine may not set that limit."""
+    return {
+        "Image": image_id,
+        "User": f"{MAIN_UID}:{MAIN_UID}",
+        "Entrypoint": [],
+        "Cmd": ["sleep", str(spec.lifetime_s)],
+        "Healthcheck": {"Test": ["NONE"]},
+        "Hostname": "sandbox",
+        "WorkingDir": WORKSPACE_MOUNT,
+        "Env": [f"{name}={value}" for name, value in ENV.items()],
+        "StopTimeout": 1,
+        "Tty": False,
+        "OpenStdin": False,
+        "NetworkDisabled": True,
+        "Labels": dict(labels),
+        "HostConfig": _host_config(spec, etc, nofile),
+    }
+
+
+def _host_config(spec: SandboxSpec, etc: EtcFiles, nofile: int | None) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        # A container that was killed must still be there to be asked why.
+        "AutoRemove": False,
+        "RestartPolicy": {"Name": "no"},
+        "Privileged": False,
+        "Init": True,
+        "CapDrop": ["ALL"],
+        "SecurityOpt": _security_options(spec),
+        "ReadonlyRootfs": True,
+        "NetworkMode": spec.network,
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "ShmSize": 64 * 1024 * 1024,
+        "Tmpfs": _tmpfs(spec),
+        "PidsLimit": spec.pids,
+        "Memory": spec.memory_bytes,
+        "MemorySwap": spec.memory_bytes,
+        "NanoCpus": int(spec.cpus * 1e9),
+        "OomScoreAdj": 500,
+        "Ulimits": _ulimits(spec, nofile),
+        "LogConfig": {"Type": "none"},
+        "MaskedPaths": list(MASKED_PATHS),
+        "ReadonlyPaths": list(READONLY_PATHS),
+        "Mounts": _mounts(spec, etc),
+    }
+    if spec.runtime is not None:
+        config["Runtime"] = spec.runtime
+    return config
+
+
+def _security_options(spec: SandboxSpec) -> list[str]:
+    options = ["no-new-privileges:true"]
+    if spec.seccomp is not None:
+        options.append(f"seccomp={spec.seccomp}")
+    return options
+
+
+def _tmpfs(spec: SandboxSpec) -> dict[str, str]:
+    common = "rw,nosuid,nodev"
+    mounts = {
+        "/tmp": f"{common},exec,size={spec.tmp_bytes},nr_inodes=200000,mode=1777",
+        HOME: f"{common},exec,size={spec.home_bytes},nr_inodes=100000,uid={spec.uid},gid={spec.gid},mode=700",
+    }
+    for path, size in SMALL_TMPFS.items():
+        mounts[path] = f"{common},noexec,size={size},nr_inodes=5000,mode=1777"
+    return mounts
+
+
+def _ulimits(spec: SandboxSpec, nofile: int | None) -> list[dict[str, Any]]:
+    # Not nproc: it counts a uid's processes on the whole host.
+    limits = {"core": 0, "fsize": spec.fsize_bytes, "memlock": MEMLOCK_BYTES, "msgqueue": 0, "rtprio": 0}
+    if nofile is not None:
+        limits["nofile"] = nofile
+    return [{"Name": name, "Soft": value, "Hard": value} for name, value in limits.items()]
+
+
+def _mounts(spec: SandboxSpec, etc: EtcFiles) -> list[dict[str, Any]]:
+    small = {"/etc/passwd": etc.passwd, "/etc/group": etc.group, "/etc/resolv.conf": etc.resolv_conf}
+    return [
+        _bind(spec.workspace_source, WORKSPACE_MOUNT, read_only=False),
+        *(_bind(source, target, read_only=True) for target, source in small.items()),
+        *(_bind("/dev/null", path, read_only=True) for path in spec.masks),
+    ]
+
+
+def _bind(source: str, target: str, *, read_only: bool) -> dict[str, Any]:
+    return {
+        "Type": "bind",
+        "Source": source,
+        "Target": target,
+        "ReadOnly": read_only,
+        "BindOptions": {"Propagation": "rprivate"},
+    }

@@ -1,0 +1,37 @@
+"""Which local image a name means. Nothing is pulled: what runs is what somebody put there on purpose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import docker.errors
+
+from sandbox_agent.errors import SandboxUnavailableError
+from sandbox_agent.sandboxes.engine import Engine
+from sandbox_agent.sandboxes.spec import DEFAULT_IMAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A local image. `id` is its content hash, so the name cannot come to mean something else meanwhile."""
+
+    name: str
+    id: str
+
+
+async def find_image(engine: Engine, name: str) -> Image:
+    """The local image of this name; "base" is ours.
+
+    Raises:
+        SandboxUnavailableError: there is none, with what to do.
+    """
+    full = DEFAULT_IMAGE if name in ("", "base") else name
+    try:
+        fields: dict[str, Any] = await engine.ask(engine.control.inspect_image, full)
+    except docker.errors.NotFound as exc:
+        remedy = "build it with `make setup`" if full == DEFAULT_IMAGE else f"get it with `docker pull {full}`"
+        raise SandboxUnavailableError(
+            f"the image {full} is missing on the engine at {engine.endpoint}; {remedy}"
+        ) from exc
+    return Image(full, str(fields["Id"]))

@@ -1,0 +1,55 @@
+"""The runner's program as text, and the command that starts it in the container.
+
+The source travels over the exec stream, so the container holds no file of ours and both sides are of one version.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+
+_PACKAGE = "sandbox_agent.sandboxes.runner"
+_MODULES = ("wire", "kept", "processes", "spawn", "capture", "supervisor", "files", "worker", "main")
+"""In the order of their imports: each is put where the next one's import finds it."""
+
+INTERPRETERS = ("/usr/lib/sandbox-agent/python3", "python3")
+"""The unreadable copy in our images (no process of the same uid can look into it), else the image's own."""
+
+_BOOT = """
+import os, sys
+def take(size):
+    data = b""
+    while len(data) < size:
+        more = os.read(0, size - len(data))
+        if not more:
+            sys.exit(1)
+        data += more
+    return data
+exec(compile(take(int(take(8), 16)), "<sandbox-agent>", "exec"))
+"""
+
+_LOAD = """
+import sys, types
+package = {package!r}
+parts = package.split(".")
+for end in range(len(parts)):
+    sys.modules[".".join(parts[:end + 1])] = types.ModuleType(".".join(parts[:end + 1]))
+for name, text in {sources!r}:
+    full = package + "." + name
+    module = sys.modules[full] = types.ModuleType(full)
+    setattr(sys.modules[package], name, module)
+    exec(compile(text, full, "exec"), module.__dict__)
+module.main()
+"""
+
+
+def command(interpreter: str) -> list[str]:
+    """The argv of the exec. `-I -S`: neither the environment nor the working directory nor site packages have a say."""
+    return [interpreter, "-I", "-S", "-u", "-c", _BOOT]
+
+
+def source() -> bytes:
+    """What the command reads first: eight hex digits of length, then the program."""
+    folder = resources.files(_PACKAGE)
+    sources = [(name, (folder / f"{name}.py").read_text("utf-8")) for name in _MODULES]
+    text = _LOAD.format(package=_PACKAGE, sources=sources).encode()
+    return b"%08x" % len(text) + text

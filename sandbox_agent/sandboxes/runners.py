@@ -1,0 +1,166 @@
+"""The life of the resident runner: start it, and when it has died clear up after it and start the next one.
+
+The runner lives at the tools' uid, so a command can kill it. Then every open call gets an error that says so, every
+process of that uid is killed, and only after that a new runner is started, for the next call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol, TypeVar
+
+import anyio
+
+from sandbox_agent.errors import SandboxDiedError
+from sandbox_agent.sandboxes.calls import Call
+from sandbox_agent.sandboxes.connection import Channel, Connection, RunnerGoneError
+from sandbox_agent.sandboxes.program import INTERPRETERS, command, source
+
+CallT = TypeVar("CallT", bound=Call)
+
+START_ATTEMPTS = 3
+KILLED = 137
+"""Exit code of what ended with the runner."""
+
+
+class Container(Protocol):
+    """What the runner needs of the container it lives in."""
+
+    async def open_program(self, argv: Sequence[str]) -> Channel:
+        """Start a program at the tools' uid, stdin and stdout attached. Raises SandboxDiedError."""
+        ...
+
+    async def clear(self) -> None:
+        """Kill every process of the tools' uid, by any means. Raises SandboxDiedError."""
+        ...
+
+    async def raise_if_dead(self) -> None:
+        """Raises SandboxDiedError if the container does not run."""
+        ...
+
+
+class NoRunnerError(Exception):
+    """No runner can run in this image; the text says why."""
+
+
+class Runners:
+    """The runner that lives, and the next one when it has died. `connect` first."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self._connection: Connection | None = None
+        self._changing = anyio.Lock()
+        self._interpreter = INTERPRETERS[0]
+        self._closed = False
+        self._death: SandboxDiedError | None = None
+        self.restarts = 0
+
+    async def connect(self) -> str:
+        """Start the first runner; returns a line about it.
+
+        Raises:
+            NoRunnerError: the image has no Python that can run it.
+            SandboxDiedError: the container ended.
+        """
+        reasons: list[str] = []
+        async with self._changing:
+            for interpreter in INTERPRETERS:
+                try:
+                    self._connection = await self._started(interpreter)
+                except RunnerGoneError as exc:
+                    await self._container.raise_if_dead()
+                    reasons.append(f"{interpreter}: {exc}")
+                    continue
+                self._interpreter = interpreter
+                return f"Python {self._connection.version}, {interpreter}"
+        raise NoRunnerError("; ".join(reasons))
+
+    async def aclose(self) -> None:
+        self._closed = True
+        if self._connection is not None:
+            await self._connection.aclose()
+
+    @asynccontextmanager
+    async def call(self, call: CallT, deadline_s: float | None) -> AsyncIterator[tuple[Connection, int, CallT]]:
+        """One call on a living runner. It is over when this is left, whatever the reason."""
+        connection = await self.living()
+        number = connection.add(call)
+        try:
+            with anyio.move_on_after(deadline_s) as scope:
+                try:
+                    yield connection, number, call
+                finally:
+                    # Inside the deadline's scope, but shielded in itself: it takes its own time, which is bounded.
+                    if not scope.cancel_called:
+                        await connection.drop(number)
+            if scope.cancelled_caught:
+                connection.give_up("did not report a call in time")
+                raise RunnerGoneError(connection.gone)
+        except RunnerGoneError:
+            await self.recover(connection)
+            raise
+
+    async def living(self) -> Connection:
+        """The runner that lives, a new one if the last has died.
+
+        Raises:
+            RunnerGoneError: a new one was killed as soon as it started, several times.
+            SandboxDiedError: the container has ended.
+        """
+        if self._connection is not None and self._connection.gone is None:
+            return self._connection
+        if self._connection is not None:
+            await self.recover(self._connection)
+        async with self._changing:
+            if self._connection is not None and self._connection.gone is None:
+                return self._connection
+            self._raise_if_over()
+            self._connection = await self._restarted()
+            self.restarts += 1
+            return self._connection
+
+    async def _restarted(self) -> Connection:
+        for _ in range(START_ATTEMPTS - 1):
+            try:
+                return await self._started(self._interpreter)
+            except RunnerGoneError:
+                await self._clear()
+        return await self._started(self._interpreter)
+
+    async def _started(self, interpreter: str) -> Connection:
+        connection = Connection(await self._container.open_program(command(interpreter)))
+        try:
+            await connection.start(source())
+        except RunnerGoneError:
+            await connection.aclose()
+            raise
+        return connection
+
+    async def recover(self, connection: Connection) -> None:
+        """The runner is gone: see whether the container is, and clear away what may still run in it.
+
+        Raises:
+            SandboxDiedError: the container has ended.
+        """
+        with anyio.CancelScope(shield=True):
+            async with self._changing:
+                self._raise_if_over()
+                if self._connection is connection:
+                    await connection.aclose()
+                    await self._clear()
+                    self._connection = None
+
+    async def _clear(self) -> None:
+        try:
+            await self._container.raise_if_dead()
+            await self._container.clear()
+        except SandboxDiedError as exc:
+            self._death = exc
+            raise
+
+    def _raise_if_over(self) -> None:
+        if self._death is not None:
+            raise self._death
+        if self._closed:
+            raise SandboxDiedError("the sandbox is closed")

@@ -1,0 +1,79 @@
+"""What a session's container is to be. Every default is the strict one; a verdict of the policy never changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sandbox_agent.sandboxes.base import KIB, MIB
+
+GIB = 1024 * MIB
+
+DEFAULT_IMAGE = "sandbox-agent/base:latest"
+MAIN_UID = 65531
+"""Of the container's main process: never the tools' uid, so that tools cannot kill it."""
+
+HOME = "/home/agent"
+USER = "agent"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """One session's container. Raises ValueError for what would not be safe or could not work.
+
+    Args:
+        workspace_source: folder on the engine's host, mounted read-write at /workspace.
+        uid, gid: of everything the tools run; never 0.
+        session_id: names the container and labels it.
+        state_dir: a folder of ours that the engine can read, for the few small files mounted into the container.
+        image: name, `name@sha256:...` or local ID; "base" is ours. It must be there already.
+        network: "none" is the only one so far.
+        memory_bytes: swap included; tmpfs counts.
+        cpus, pids: limits of the whole container.
+        tmp_bytes, home_bytes: size of /tmp and of the home folder, both in memory.
+        fsize_bytes: the largest file a process may write.
+        runtime: None is the engine's default.
+        seccomp: None is the engine's own profile, else the JSON text of one.
+        masks: container paths that read as an empty device, see security.md 3.9.
+        lifetime_s: after it the container ends by itself, whoever forgot it.
+        transport: "exec" forces one Docker exec per call, for tests and for broken images.
+    """
+
+    workspace_source: str
+    uid: int
+    gid: int
+    session_id: str
+    state_dir: str
+    image: str = DEFAULT_IMAGE
+    network: Literal["none"] = "none"
+    memory_bytes: int = 2 * GIB
+    cpus: float = 2.0
+    pids: int = 512
+    tmp_bytes: int = GIB
+    home_bytes: int = 512 * MIB
+    fsize_bytes: int = 4 * GIB
+    runtime: str | None = None
+    seccomp: str | None = None
+    masks: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    lifetime_s: int = 7 * 24 * 3600
+    transport: Literal["auto", "exec"] = "auto"
+
+    def __post_init__(self) -> None:
+        if self.uid <= 0 or self.gid <= 0:
+            raise ValueError(f"tools never run as 0: uid {self.uid}, gid {self.gid}")
+        if self.uid == MAIN_UID:
+            raise ValueError(f"uid {MAIN_UID} is the container's own")
+        if not self.workspace_source.startswith("/") or not self.state_dir.startswith("/"):
+            raise ValueError("workspace_source and state_dir are absolute paths")
+        if self.network != "none":
+            raise ValueError(f"network {self.network!r} is not supported")
+        if min(self.memory_bytes, self.pids, self.tmp_bytes, self.home_bytes, self.lifetime_s) <= 0 or self.cpus <= 0:
+            raise ValueError("limits are positive")
+        if not all(mask.startswith("/") for mask in self.masks):
+            raise ValueError("masks are absolute container paths")
+
+
+SMALL_TMPFS = {"/var/tmp": 64 * MIB, "/run": 8 * MIB}
+MEMLOCK_BYTES = 64 * KIB
