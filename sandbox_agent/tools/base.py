@@ -142,18 +142,26 @@ def _predicate(value: Callable[[Any], bool] | bool) -> Callable[[Any], bool]:
 
 
 def _schema(model: type[BaseModel]) -> JsonObject:
-    """The model's JSON Schema by alias, without titles and null defaults: they say nothing and cost tokens."""
-    schema: JsonObject = _without_titles(model.model_json_schema(by_alias=True))
+    """The model's JSON Schema by alias, without what only costs tokens: titles, docstring, null for "left out"."""
+    schema: JsonObject = _plain(model.model_json_schema(by_alias=True))
+    schema.pop("description", None)
     return schema
 
 
-def _without_titles(schema: Any, *, names: bool = False) -> Any:
-    if isinstance(schema, dict):
-        return {
-            key: _without_titles(value, names=key in ("properties", "$defs"))
-            for key, value in schema.items()
-            if names or (key != "title" and (key, value) != ("default", None))
-        }
+def _plain(schema: Any, *, names: bool = False) -> Any:
     if isinstance(schema, list):
-        return [_without_titles(value) for value in schema]
-    return schema
+        return [_plain(value) for value in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if names:
+        return {key: _plain(value) for key, value in schema.items()}
+    plain = {
+        key: _plain(value, names=key in ("properties", "$defs"))
+        for key, value in schema.items()
+        if key != "title" and (key, value) != ("default", None)
+    }
+    others = [one for one in plain.get("anyOf", ()) if one != {"type": "null"}]
+    if len(others) == 1:
+        del plain["anyOf"]
+        plain |= others[0]
+    return plain

@@ -13,9 +13,9 @@ import secrets
 import signal
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Annotated
 
 from pydantic import Field
-from pydantic.json_schema import SkipJsonSchema
 
 from sandbox_agent.errors import ToolError
 from sandbox_agent.prompts import prompt
@@ -63,12 +63,11 @@ class BashInput(ToolInput):
     """See prompts/tools/bash.md."""
 
     command: str = Field(description="The command.")
-    timeout: float | SkipJsonSchema[None] = Field(
+    timeout: Annotated[float, Field(gt=0)] | None = Field(
         default=None,
-        gt=0,
         description=f"Limit in milliseconds; {DEFAULT_TIMEOUT_MS} if left out, {MAX_TIMEOUT_MS} most.",
     )
-    description: str | SkipJsonSchema[None] = Field(
+    description: str | None = Field(
         default=None, description="What it does, in a few words, for the person who watches."
     )
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field
-from pydantic.json_schema import SkipJsonSchema
 
 from sandbox_agent.errors import ToolError
 from sandbox_agent.prompts import prompt
@@ -30,9 +29,7 @@ class GlobInput(ToolInput):
     """See prompts/tools/glob.md."""
 
     pattern: PathText = Field(description='For example "**/*.py" or "src/**/*.{ts,tsx}".')
-    path: PathText | SkipJsonSchema[None] = Field(
-        default=None, description="Directory to search; the working directory if left out."
-    )
+    path: PathText | None = Field(default=None, description="Directory to search; the working directory if left out.")
 
 
 async def run(value: GlobInput, ctx: ToolContext) -> ToolResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
-from pydantic.json_schema import SkipJsonSchema
 
 from sandbox_agent.prompts import prompt
 from sandbox_agent.tools.base import ToolContext, ToolInput, build_tool
@@ -26,28 +25,20 @@ class GrepInput(ToolInput):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False)
 
     pattern: str = Field(description="Regular expression in ripgrep's syntax.")
-    path: PathText | SkipJsonSchema[None] = Field(
+    path: PathText | None = Field(
         default=None, description="File or directory to search; the working directory if left out."
     )
-    glob: str | SkipJsonSchema[None] = Field(
+    glob: str | None = Field(
         default=None, description='Only files that match, for example "*.py", "src/**/*.{ts,tsx}" or "!*.min.js".'
     )
-    type: str | SkipJsonSchema[None] = Field(
-        default=None, description="Only files of this ripgrep type, for example py, js, rust."
-    )
+    type: str | None = Field(default=None, description="Only files of this ripgrep type, for example py, js, rust.")
     output_mode: Literal["content", "files_with_matches", "count"] = Field(
         default="files_with_matches", description="Matching lines, paths of files, or matching lines per file."
     )
-    before: Count | SkipJsonSchema[None] = Field(
-        default=None, alias="-B", description="Lines before each match (content)."
-    )
-    after: Count | SkipJsonSchema[None] = Field(
-        default=None, alias="-A", description="Lines after each match (content)."
-    )
-    around: Count | SkipJsonSchema[None] = Field(default=None, alias="-C", description="Same as context.")
-    context: Count | SkipJsonSchema[None] = Field(
-        default=None, description="Lines before and after each match (content)."
-    )
+    before: Count | None = Field(default=None, alias="-B", description="Lines before each match (content).")
+    after: Count | None = Field(default=None, alias="-A", description="Lines after each match (content).")
+    around: Count | None = Field(default=None, alias="-C", description="Same as context.")
+    context: Count | None = Field(default=None, description="Lines before and after each match (content).")
     numbers: bool = Field(default=True, alias="-n", description="Show line numbers (content).")
     ignore_case: bool = Field(default=False, alias="-i", description="Upper and lower case are the same.")
     only_matching: bool = Field(default=False, alias="-o", description="Show only the matched part (content).")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import Field
-from pydantic.json_schema import SkipJsonSchema
 
 from sandbox_agent.errors import ToolError
 from sandbox_agent.prompts import prompt
@@ -32,12 +31,10 @@ class ReadInput(ToolInput):
 
     file_path: PathText = Field(description="Path of the file; relative paths start at the working directory.")
     offset: Annotated[int, Field(ge=0)] = Field(default=1, description="First line to show, counted from 1.")
-    limit: Annotated[int, Field(ge=1)] | SkipJsonSchema[None] = Field(
+    limit: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description=f"How many lines to show; {DEFAULT_LINES} if left out."
     )
-    pages: str | SkipJsonSchema[None] = Field(
-        default=None, description='Pages of a PDF, for example "3" or "1-5"; at most 20.'
-    )
+    pages: str | None = Field(default=None, description='Pages of a PDF, for example "3" or "1-5"; at most 20.')
 
 
 async def run(value: ReadInput, ctx: ToolContext) -> ToolResult:

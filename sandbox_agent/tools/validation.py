@@ -120,7 +120,7 @@ def _malformed(tool: Tool, text: str) -> str:
         value = json.loads(text)
     except ValueError as exc:
         why = f"is not valid JSON ({exc})"
-        if isinstance(exc, json.JSONDecodeError) and exc.pos >= len(text.rstrip()) - 1:
+        if isinstance(exc, json.JSONDecodeError) and (exc.pos >= len(text.rstrip()) or "Unterminated" in exc.msg):
             why += "; it looks cut off"
     except RecursionError:
         why = "is not usable JSON (nested too deeply)"
