@@ -14,6 +14,8 @@ from sandbox_agent.workspaces.nofollow import NotRegularError, Place, open_folde
 from sandbox_agent.workspaces.review import Difference
 from sandbox_agent.workspaces.tree import Tree
 
+CHANGED_IN_COPY = "was changed in the copy after it was shown"
+
 
 class Conflict(Exception):
     """The change cannot go to the folder as it is now; the text says why. Nothing was changed."""
@@ -83,15 +85,10 @@ class Putter:
         after = difference.after
         assert after is not None
         before = place.stat()
-        with place.stage(self._prefix) as staged:
-            with self._copy.at(difference.path) as source:
-                source_fd = source.open_file()
-            try:
-                content = transfer(source_fd, staged.fd)
-            finally:
-                os.close(source_fd)
+        with os.fdopen(self._open_source(difference.path), "rb") as source, place.stage(self._prefix) as staged:
+            content = transfer(source.fileno(), staged.fd)
             if content.sha256 != after.sha256:
-                raise Conflict("was changed in the copy after it was shown")
+                raise Conflict(CHANGED_IN_COPY)
             if before is None:
                 _own(staged.fd, place)
             else:
@@ -99,6 +96,13 @@ class Putter:
             os.fchmod(staged.fd, _mode(difference, before))
             _still(place, current)
             staged.commit(replace=current is not None)
+
+    def _open_source(self, path: str) -> int:
+        try:
+            with self._copy.at(path) as source:
+                return source.open_file()
+        except OSError as error:
+            raise Conflict(CHANGED_IN_COPY) from error
 
     def _put_mode(self, difference: Difference, current: Entry | None, place: Place) -> None:
         fd = place.open_file()
