@@ -1,0 +1,87 @@
+"""The checks of `doctor`, each a line with what to do. The last one really starts a container and runs a command."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+
+import anyio
+import click
+
+from sandbox_agent import __version__
+from sandbox_agent.cli.checks import Check, check_image, check_key, check_policy, check_state, describe_isolation
+from sandbox_agent.cli.trial import try_sandbox
+from sandbox_agent.errors import SandboxAgentError
+from sandbox_agent.frontends.printer import Printer, make_console
+from sandbox_agent.frontends.sanitise import sanitise
+from sandbox_agent.sandboxes.endpoint import resolve_endpoint
+from sandbox_agent.sandboxes.engine import Engine, reach
+from sandbox_agent.sandboxes.facts import engine_facts
+
+EXIT_UNUSABLE = 5
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def run_doctor(*, as_json: bool, quick: bool, image: str | None) -> int:
+    """Check everything; 0 if a run would work, 5 if not."""
+    return anyio.run(_doctor, as_json, quick, image)
+
+
+async def _doctor(as_json: bool, quick: bool, image: str | None) -> int:
+    printer = Printer(make_console(sys.stdout))
+    checks: list[Check] = []
+    async for check in _checks(quick, image):
+        checks.append(check)
+        if not as_json:
+            _show(printer, check)
+    usable = all(check.level != "fail" for check in checks)
+    if as_json:
+        document = {"version": __version__, "ok": usable, "checks": [asdict(check) for check in checks]}
+        click.echo(json.dumps(document, indent=1))
+    return 0 if usable else EXIT_UNUSABLE
+
+
+def _show(printer: Printer, check: Check) -> None:
+    printer.stream(f"{check.level:<5}", style=_STYLES[check.level])
+    printer.stream(f" {check.name:<9} {sanitise(check.text)}\n")
+    if check.todo is not None:
+        printer.line(f"{'':<15} -> {sanitise(check.todo)}")
+
+
+async def _checks(quick: bool, image: str | None) -> AsyncIterator[Check]:
+    yield check_key()
+    yield check_state()
+    policy, name = check_policy(image)
+    yield policy
+    try:
+        engine = await reach(resolve_endpoint(os.environ))
+    except SandboxAgentError as exc:
+        yield Check("engine", "fail", str(exc))
+        return
+    try:
+        async for check in _engine_checks(engine, name, quick):
+            yield check
+    except SandboxAgentError as exc:
+        yield Check("engine", "fail", str(exc))
+    finally:
+        engine.close()
+
+
+async def _engine_checks(engine: Engine, image: str, quick: bool) -> AsyncIterator[Check]:
+    facts = await engine_facts(engine)
+    text = f"Docker Engine {facts.version}, API {engine.version}, {facts.platform}, at {engine.endpoint}"
+    yield Check("engine", "ok", text)
+    for check in describe_isolation(facts):
+        yield check
+    found = await check_image(engine, image)
+    yield found
+    if found.level == "fail":
+        return
+    if quick:
+        yield Check("sandbox", "warn", "not tried (--quick)", "leave --quick out to start a container")
+        return
+    for check in await try_sandbox(engine.endpoint, image):
+        yield check
