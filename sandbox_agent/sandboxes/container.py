@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import aiodocker
 import aiodocker.exceptions
 import anyio
 import docker.errors
 
 from sandbox_agent.errors import SandboxDiedError, SandboxUnavailableError
-from sandbox_agent.sandboxes.engine import Engine
+from sandbox_agent.sandboxes.engine import Engine, Streams
 from sandbox_agent.sandboxes.exec_stream import ExecStream, open_exec
 
 CLEAR_S = 10.0
@@ -19,19 +18,34 @@ CLEAR_S = 10.0
 
 CLEAR_ATTEMPTS = 2
 SPARE_PIDS = 64
-_CLEAR = "i=0; while [ $i -lt 3000 ]; do kill -9 -1 2>/dev/null || exit 0; i=$((i+1)); done; exit 1"
-"""`kill -1` spares the shell that says it and fails when nobody is left; a dying process still counts: repeat."""
+_CLEAR = """
+exec 2>/dev/null
+round=0
+while [ $round -lt 2000 ]; do
+    kill -9 -1
+    left=
+    for place in /proc/[0-9]*; do
+        pid=${place#/proc/}
+        [ "$pid" = $$ ] || { kill -0 "$pid" && left=$pid; }
+    done
+    [ -n "$left" ] || exit 0
+    round=$((round + 1))
+done
+exit 1
+"""
+"""Builtins only: with the process limit reached nothing can be started. `kill -1` spares the shell that says it, and
+its own success says nothing (it also counts those it may not kill); `kill -0` tells whom of our uid it left."""
 
 
 class RunningContainer:
     """One container of a session, and the user its tools run as."""
 
-    def __init__(self, engine: Engine, streams: aiodocker.Docker, container_id: str, user: str, pids: int) -> None:
+    def __init__(self, engine: Engine, streams: Streams, container_id: str, user: str, pids: int) -> None:
         self.engine = engine
         self.id = container_id
         self.user = user
         self._pids = pids
-        self._handle = streams.containers.container(container_id)
+        self._handle = streams.client.containers.container(container_id)
         self.cleared = 0
         self.restarted = 0
 

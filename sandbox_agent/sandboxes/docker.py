@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import aiodocker
 import anyio
 import docker.errors
 
@@ -21,7 +20,7 @@ from sandbox_agent.sandboxes.base import (
 )
 from sandbox_agent.sandboxes.container import RunningContainer
 from sandbox_agent.sandboxes.endpoint import Endpoint
-from sandbox_agent.sandboxes.engine import Engine, allowed_nofile, reach
+from sandbox_agent.sandboxes.engine import Engine, Streams, allowed_nofile, reach
 from sandbox_agent.sandboxes.hardening import create_body, write_etc_files
 from sandbox_agent.sandboxes.images import Image, find_image
 from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, LABEL_VERSION, this_process
@@ -40,7 +39,7 @@ class DockerSandbox:
         self.spec = spec
         self.endpoint = endpoint
         self._engine: Engine | None = None
-        self._streams: aiodocker.Docker | None = None
+        self._streams: Streams | None = None
         self._container_id: str | None = None
         self._runners: Runners | None = None
         self._verbs: Resident | None = None
@@ -71,7 +70,7 @@ class DockerSandbox:
                 if self._runners is not None:
                     await self._runners.aclose()
                 if self._streams is not None:
-                    await self._streams.close()
+                    await self._streams.aclose()
                 if self._engine is not None:
                     await self._remove(self._engine)
                     self._engine.close()

@@ -32,6 +32,19 @@ REQUEST_S = 60
 APIError = docker.errors.APIError
 
 
+class Streams:
+    """The aiodocker client, and the session under it where that is ours."""
+
+    def __init__(self, client: aiodocker.Docker, session: aiohttp.ClientSession | None = None) -> None:
+        self.client = client
+        self._session = session
+
+    async def aclose(self) -> None:
+        await self.client.close()
+        if self._session is not None:
+            await self._session.close()
+
+
 class Engine:
     """An engine that answered a ping. Made by `reach`."""
 
@@ -66,20 +79,18 @@ class Engine:
             text = f"the engine at {self.endpoint} does not answer: {type(exc).__name__}"
             raise SandboxUnavailableError(text) from exc
 
-    def streams(self) -> aiodocker.Docker:
+    def streams(self) -> Streams:
         """A client for byte streams, of the running event loop; close it."""
         url, tls, version = self.endpoint.url, self.endpoint.tls, f"v{self.version}"
         if url.startswith("unix://"):
             # Our own connector, because the default limit of 100 connections would cap the open streams.
             connector = aiohttp.UnixConnector(url.removeprefix("unix://"), limit=0)
-            client = aiodocker.Docker(url="unix://localhost", connector=connector, api_version=version)
-            client._owns_connector = True
-            return client
+            session = aiohttp.ClientSession(connector=connector)
+            return Streams(aiodocker.Docker("unix://localhost", connector, session, api_version=version), session)
         if tls is None:
-            return aiodocker.Docker(url=url, api_version=version)
-        return aiodocker.Docker(
-            url=url.replace("tcp://", "https://", 1), ssl_context=tls.context(), api_version=version
-        )
+            return Streams(aiodocker.Docker(url, api_version=version))
+        url = url.replace("tcp://", "https://", 1)
+        return Streams(aiodocker.Docker(url, ssl_context=tls.context(), api_version=version))
 
     def close(self) -> None:
         self.control.close()
