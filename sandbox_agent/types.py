@@ -66,13 +66,15 @@ class Subject:
     """What a call is about, for rules and for people.
 
     `summary` is one line (unsanitised). `command` is the shell text of Bash. `specifier` is what a rule
-    `Tool(specifier)` is compared with for tools that have neither paths nor a command.
+    `Tool(specifier)` is compared with for tools that have neither paths nor a command. `cwd` is where a command starts:
+    relative paths in it are seen from there.
     """
 
     summary: str
     paths: tuple[PathAccess, ...] = ()
     command: str | None = None
     specifier: str | None = None
+    cwd: str = WORKSPACE_MOUNT
 
 
 @dataclass(frozen=True, slots=True)

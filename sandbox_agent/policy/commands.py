@@ -21,13 +21,15 @@ _OPERATORS = re.compile(r"&&|\|\||[;|&<>\n`]|\$\(")
 
 @dataclass(frozen=True, slots=True)
 class CommandPattern:
-    """The words a rule names. `everything` is the rule `Bash(*)`; `exact` has neither prefix nor wildcard."""
+    """The words a rule names. `everything` is the rule `Bash(*)`."""
 
     text: str
-    first_word: str | None
     regex: re.Pattern[str]
     everything: bool
-    exact: bool
+    words: tuple[str, ...]
+    """The rule's own words, without the prefix mark; a wildcard is still in them."""
+    literal_words: int
+    """How many of them, from the front, are named without a wildcard."""
 
     def matches(self, words: Sequence[str]) -> bool:
         """True if the pattern covers exactly this command."""
@@ -54,9 +56,9 @@ def parse_command_pattern(text: str, *, location: str | None = None) -> CommandP
     pattern = _BETWEEN_WORDS.join(_word_regex(word) for word in words)
     if prefix:
         pattern += f"(?:{_BETWEEN_WORDS}.*)?"
-    exact = not prefix and "*" not in "".join(words)
-    first = words[0].replace(_LITERAL_STAR, "*") if words and "*" not in words[0] else None
-    return CommandPattern(text, first, re.compile(pattern, re.DOTALL), everything, exact)
+    literal = next((index for index, word in enumerate(words) if "*" in word), len(words))
+    named = tuple(word.replace(_LITERAL_STAR, "*") for word in words)
+    return CommandPattern(text, re.compile(pattern, re.DOTALL), everything, named, literal)
 
 
 def _split(stem: str, text: str, location: str | None) -> list[str]:

@@ -1,0 +1,138 @@
+"""Text to syntax tree, by shfmt, in a bounded process. There is no second way: what it cannot read is unreadable.
+
+The binary comes from the package `shfmt-py`, found by the package's own record, never by PATH.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import json
+import subprocess
+import threading
+import unicodedata
+from typing import Any
+
+MAX_COMMAND_BYTES = 64 * 1024
+MAX_NESTING = 50
+"""Brackets open at once, and substitutions inside one another. Beyond, shfmt's output grows with the square."""
+MAX_TREE_BYTES = 24 * 1024 * 1024
+PARSE_TIMEOUT_S = 2.0
+
+Node = dict[str, Any]
+
+
+class UnreadableError(ValueError):
+    """The text is not bash, or is beyond a cap, or the parser is missing or failed. The message says which."""
+
+
+def parse(text: str) -> Node:
+    """The syntax tree of a bash text, as `shfmt --to-json` writes it.
+
+    Raises:
+        UnreadableError: always the same way, whatever the cause.
+    """
+    try:
+        raw = text.encode("utf-8")
+    except UnicodeEncodeError as exc:
+        raise UnreadableError("it is not text") from exc
+    if b"\0" in raw:
+        raise UnreadableError("it holds a NUL byte")
+    if len(raw) > MAX_COMMAND_BYTES:
+        raise UnreadableError(
+            f"it is longer than {MAX_COMMAND_BYTES // 1024} KiB; write the text to a file and run that"
+        )
+    if _open_brackets(text) > MAX_NESTING:
+        raise UnreadableError(f"brackets are nested more than {MAX_NESTING} deep")
+    return _tree(_run(raw))
+
+
+def hidden_character(text: str) -> str | None:
+    """The name of the first character that a person does not see or that changes how the text is shown."""
+    for char in text:
+        if char in "\n\t" or " " <= char <= "~":
+            continue
+        if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"):
+            return f"U+{ord(char):04X} {unicodedata.name(char, 'control character')}"
+    return None
+
+
+@functools.cache
+def shfmt_binary() -> str | None:
+    """Where the package `shfmt-py` put its program, or None."""
+    try:
+        files = importlib.metadata.files("shfmt-py") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    found = [file.locate() for file in files if file.name in ("shfmt", "shfmt.exe")]
+    return str(found[0]) if found else None
+
+
+def _open_brackets(text: str) -> int:
+    """The most round brackets open at once, quotes disregarded: cheap, and never less than the truth by much."""
+    most = depth = 0
+    for char in text:
+        if char == "(":
+            depth += 1
+            most = max(most, depth)
+        elif char == ")":
+            depth = max(0, depth - 1)
+    return most
+
+
+def _run(raw: bytes) -> bytes:
+    binary = shfmt_binary()
+    if binary is None:
+        raise UnreadableError("the shell parser is missing: reinstall the package shfmt-py")
+    try:
+        with subprocess.Popen(
+            [binary, "--to-json", "-ln", "bash"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={},
+            cwd="/",
+        ) as process:
+            return _talk(process, raw)
+    except OSError as exc:
+        raise UnreadableError(f"the shell parser could not be run: {exc.strerror or exc}") from exc
+
+
+def _talk(process: subprocess.Popen[bytes], raw: bytes) -> bytes:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    timer = threading.Timer(PARSE_TIMEOUT_S, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        process.stdin.write(raw)
+        process.stdin.close()
+        tree = process.stdout.read(MAX_TREE_BYTES + 1)
+        if len(tree) > MAX_TREE_BYTES:
+            process.kill()
+            raise UnreadableError("it is too large to judge")
+        fault = process.stderr.read(4096)
+        code = process.wait()
+    finally:
+        timer.cancel()
+    if code < 0:
+        raise UnreadableError(f"reading it took longer than {PARSE_TIMEOUT_S:g} s")
+    if code != 0:
+        raise UnreadableError("it is not valid bash: " + _fault(fault))
+    return tree
+
+
+def _fault(raw: bytes) -> str:
+    first = raw.decode("utf-8", "replace").strip().split("\n", 1)[0]
+    return first.replace("<standard input>:", "line ")[:200] or "no reason given"
+
+
+def _tree(raw: bytes) -> Node:
+    try:
+        tree = json.loads(raw)
+    except (ValueError, RecursionError) as exc:
+        raise UnreadableError("it is nested too deeply to judge") from exc
+    if not isinstance(tree, dict):
+        raise UnreadableError("the shell parser gave no tree")
+    return tree

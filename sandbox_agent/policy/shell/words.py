@@ -1,0 +1,160 @@
+"""Words of the syntax tree to `Word` values: quotes, backslashes, ANSI-C text, tilde, braces, globs.
+
+Everything bash would compute at run time makes the word DYNAMIC; nothing is ever evaluated here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from sandbox_agent.policy.paths import TOOLS_HOME
+from sandbox_agent.policy.shell.model import Word, WordKind
+from sandbox_agent.policy.shell.parser import Node
+
+_ANSI_C = re.compile(
+    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
+)
+_ANSI_C_LETTERS = {
+    "a": 7,
+    "b": 8,
+    "e": 27,
+    "E": 27,
+    "f": 12,
+    "n": 10,
+    "r": 13,
+    "t": 9,
+    "v": 11,
+    "\\": 92,
+    "'": 39,
+    '"': 34,
+    "?": 63,
+}
+_GLOB_CHARS = "*?["
+
+
+@dataclass(slots=True)
+class _Builder:
+    """The word so far: `text` with quotes removed, `pattern` with quoted glob characters escaped."""
+
+    text: list[str] = field(default_factory=list)
+    pattern: list[str] = field(default_factory=list)
+    bare: list[str] = field(default_factory=list)
+    """Unquoted characters alone; a space stands for everything quoted between them."""
+    dynamic: bool = False
+
+    def quoted(self, text: str) -> None:
+        self.text.append(text)
+        self.pattern.append(re.sub(r"([*?\[\]\\])", r"\\\1", text))
+        self.bare.append(" ")
+
+    def unquoted(self, text: str) -> None:
+        self.text.append(text)
+        self.pattern.append(text)
+        self.bare.append(text)
+
+
+def resolve(node: Node | None, source: str = "") -> Word:
+    """The word at a Word node; a missing node is the empty word. `source` is what a dynamic word shows as."""
+    builder = _Builder()
+    parts: list[Node] = list((node or {}).get("Parts") or ())
+    for index, part in enumerate(parts):
+        _part(part, builder, first=index == 0)
+    # `~"x"` is no home folder for bash; rare enough to be simply not known.
+    builder.dynamic |= len(parts) > 1 and parts[0].get("Value") == "~"
+    text = "".join(builder.text)
+    bare = "".join(builder.bare)
+    if builder.dynamic or _has_braces(bare):
+        return Word(source or text, WordKind.DYNAMIC)
+    if "*" in bare or "?" in bare or ("[" in bare and "]" in text[text.index("[") :]):
+        return Word("".join(builder.pattern), WordKind.GLOB)
+    return Word(text)
+
+
+def is_quoted(node: Node) -> bool:
+    """True if any part of the word is quoted; a here-document with such a delimiter is literal."""
+    parts = node.get("Parts") or ()
+    return any(part.get("Type") != "Lit" or "\\" in part.get("Value", "") for part in parts)
+
+
+def here_text(node: Node | None, *, literal: bool) -> Word:
+    """The body of a here-document: text as it is with a quoted delimiter, else as in double quotes."""
+    builder = _Builder()
+    for part in (node or {}).get("Parts") or ():
+        if part.get("Type") != "Lit":
+            builder.dynamic = True
+        else:
+            builder.quoted(part.get("Value", "") if literal else _double_quoted(part.get("Value", "")))
+    return Word("".join(builder.text), WordKind.DYNAMIC if builder.dynamic else WordKind.STATIC)
+
+
+def ansi_c(text: str) -> str:
+    """`$'...'` decoded as bash does; bytes that are no UTF-8 stay visible as surrogates, NUL ends the text."""
+
+    def code(match: re.Match[str]) -> bytes:
+        hexadecimal, short, long, octal, control, letter = match.groups()
+        if hexadecimal:
+            return bytes([int(hexadecimal, 16)])
+        if short or long:
+            value = int(short or long, 16)
+            return chr(value).encode("utf-8", "surrogatepass") if value < 0x110000 else b"?"
+        if octal:
+            return bytes([int(octal, 8) & 0xFF])
+        if control:
+            return bytes([ord(control) & 0x1F])
+        known = _ANSI_C_LETTERS.get(letter)
+        return bytes([known]) if known is not None else ("\\" + letter).encode("utf-8", "surrogatepass")
+
+    pieces: list[bytes] = []
+    end = 0
+    for match in _ANSI_C.finditer(text):
+        pieces += [text[end : match.start()].encode("utf-8", "surrogatepass"), code(match)]
+        end = match.end()
+    pieces.append(text[end:].encode("utf-8", "surrogatepass"))
+    return b"".join(pieces).split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+
+
+def _part(part: Node, builder: _Builder, *, first: bool) -> None:
+    match part.get("Type"):
+        case "Lit":
+            _literal(part.get("Value", ""), builder, first=first)
+        case "SglQuoted":
+            value = part.get("Value", "")
+            builder.quoted(ansi_c(value) if part.get("Dollar") else value)
+        case "DblQuoted":
+            builder.quoted("")
+            for inner in part.get("Parts") or ():
+                if inner.get("Type") == "Lit":
+                    builder.quoted(_double_quoted(inner.get("Value", "")))
+                else:
+                    builder.dynamic = True
+        case _:
+            builder.dynamic = True
+
+
+def _literal(value: str, builder: _Builder, *, first: bool) -> None:
+    if first and value.startswith("~"):
+        if value != "~" and not value.startswith("~/"):
+            builder.dynamic = True
+        builder.quoted(TOOLS_HOME)
+        value = value[1:]
+    index = 0
+    while index < len(value):
+        if value[index] != "\\":
+            builder.unquoted(value[index])
+        elif index + 1 < len(value):
+            index += 1
+            if value[index] != "\n":
+                builder.quoted(value[index])
+        else:
+            builder.quoted("\\")
+        index += 1
+
+
+def _double_quoted(value: str) -> str:
+    return re.sub(r"\\([$`\"\\\n])", lambda match: "" if match[1] == "\n" else match[1], value)
+
+
+def _has_braces(bare: str) -> bool:
+    opened = bare.find("{")
+    return opened >= 0 and "}" in bare[opened:] and ("," in bare[opened:] or ".." in bare[opened:])

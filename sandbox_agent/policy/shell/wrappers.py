@@ -1,0 +1,228 @@
+"""Programs that run other commands: what they would run, as words or as shell text, so that it is judged as well.
+
+Where a wrapper's options are not understood, every later word that could be the program is taken for deny rules.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from sandbox_agent.policy.shell.model import ANY_WORD, NEVER, Hazard, SimpleCommand, Word, WordKind
+from sandbox_agent.policy.shell.options import parse_options
+from sandbox_agent.policy.shell.tables import Program, Wrapper, tables
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=", re.ASCII)
+_FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
+_FD_RUNS = ("-x", "-X", "--exec", "--exec-batch")
+_SHELL_VALUES = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
+_RUN_TIME_WORD = Word(ANY_WORD, WordKind.DYNAMIC)
+
+
+@dataclass(slots=True)
+class Unwrapped:
+    """What a command runs: `inner` word lists, `scripts` of shell text, and hazards of the wrapper itself.
+
+    `guesses` are word lists that may or may not be run; only deny and ask rules look at them.
+    """
+
+    inner: list[tuple[Word, ...]] = field(default_factory=list)
+    guesses: list[tuple[Word, ...]] = field(default_factory=list)
+    scripts: list[Word] = field(default_factory=list)
+    hazards: list[Hazard] = field(default_factory=list)
+    transparent: bool = False
+
+
+def unwrap(command: SimpleCommand) -> Unwrapped:
+    """What this command would run, nothing if it is no wrapper."""
+    found = Unwrapped()
+    name = command.program
+    words = command.words
+    if name in tables().shells:
+        _shell(command, found)
+    elif name in ("eval", "trap"):
+        _text_builtin(name, words, found)
+    elif name == "find":
+        found.inner += list(_find(words))
+    elif name in ("fd", "fdfind"):
+        found.inner += list(_fd(words))
+    elif name == "git":
+        _git(words, found)
+    elif name in tables().wrappers:
+        _wrapper(words, tables().wrappers[name], found)
+    return found
+
+
+def _shell(command: SimpleCommand, found: Unwrapped) -> None:
+    """`bash -c TEXT`, `bash FILE`, or text on standard input."""
+    words = command.words
+    index = 1
+    text_next = False
+    while (
+        index < len(words)
+        and words[index].static
+        and words[index].text[:1] in ("-", "+")
+        and len(words[index].text) > 1
+    ):
+        text = words[index].text
+        if text == "--":
+            index += 1
+            break
+        if text in ("--rcfile", "--init-file"):
+            found.hazards.append(Hazard(index, "runs a start-up file that is not seen"))
+        text_next |= text[0] == "-" and text[1] != "-" and "c" in text
+        index += 2 if text in _SHELL_VALUES or (text[1] != "-" and text[-1] in "oO") else 1
+    if text_next:
+        _script_word(words, index, found)
+    elif index < len(words):
+        found.hazards.append(Hazard(index, "runs a script that is not seen"))
+    else:
+        here = [redirect.text for redirect in command.redirects if redirect.text is not None]
+        found.scripts += here
+        if not here:
+            found.hazards.append(Hazard(NEVER, "runs text from its input, which is not seen"))
+
+
+def _script_word(words: tuple[Word, ...], index: int, found: Unwrapped) -> None:
+    if index < len(words):
+        found.scripts.append(words[index])
+    else:
+        found.hazards.append(Hazard(NEVER, "runs text that is not seen"))
+
+
+def _text_builtin(name: str, words: tuple[Word, ...], found: Unwrapped) -> None:
+    rest = [word for word in words[1:] if word.text != "--"]
+    if name == "trap":
+        found.hazards.append(Hazard(0, "it runs text when a signal comes or the shell ends"))
+        rest = [word for word in rest if not (word.static and word.text in ("-p", "-l", "-", ""))][:1]
+    if rest:
+        found.scripts.append(_joined(rest))
+
+
+def _joined(words: list[Word] | tuple[Word, ...]) -> Word:
+    static = all(word.static for word in words)
+    return Word(" ".join(word.text for word in words), WordKind.STATIC if static else WordKind.DYNAMIC)
+
+
+def _find(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
+    for start, word in enumerate(words):
+        if word.text not in _FIND_RUNS:
+            continue
+        end = start + 1
+        while (
+            end < len(words)
+            and words[end].text not in (";", "\\;")
+            and not (words[end].text == "+" and words[end - 1].text == "{}")
+        ):
+            end += 1
+        inner = words[start + 1 : end]
+        yield tuple(_RUN_TIME_WORD if "{}" in item.text else item for item in inner)
+
+
+def _fd(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
+    for start, word in enumerate(words):
+        if word.text in _FD_RUNS:
+            yield (*words[start + 1 :], _RUN_TIME_WORD)
+
+
+def _git(words: tuple[Word, ...], found: Unwrapped) -> None:
+    """`git bisect run CMD`, `git submodule foreach TEXT`, `git rebase --exec TEXT`."""
+    texts = [word.text for word in words]
+    if "bisect" in texts and "run" in texts[texts.index("bisect") :]:
+        found.inner.append(words[texts.index("run", texts.index("bisect")) + 1 :])
+    if "submodule" in texts and "foreach" in texts:
+        rest = [word for word in words[texts.index("foreach") + 1 :] if not word.text.startswith("-")]
+        found.hazards.append(Hazard(texts.index("foreach"), "foreach: runs a command in each submodule"))
+        if rest:
+            found.scripts.append(_joined(rest))
+    if "rebase" in texts:
+        parsed = parse_options(words, tables().programs["git"].subcommands["rebase"])
+        found.scripts += [o.value for o in parsed.options if o.name in ("-x", "--exec") and o.value is not None]
+
+
+def _wrapper(words: tuple[Word, ...], wrapper: Wrapper, found: Unwrapped) -> None:
+    start = _after_subcommand(words, wrapper)
+    if start is None:
+        return
+    index, understood = _skip_options(words, start, wrapper, found)
+    if index is None:
+        return
+    index = _skip_assignments(words, index, wrapper, found)
+    skipped = 0
+    while skipped < wrapper.positionals and index < len(words):
+        index, skipped = index + 1, skipped + 1
+    rest = words[index:]
+    found.transparent = wrapper.transparent and bool(rest)
+    if wrapper.unknown:
+        rest = (*(rest or ((Word(wrapper.default),) if wrapper.default else ())), _RUN_TIME_WORD)
+        found.hazards += [] if words[index:] or wrapper.default else [Hazard(NEVER, "runs commands from its input")]
+    if not rest:
+        return
+    if wrapper.joins:
+        found.scripts.append(_joined(rest))
+        found.guesses.append(rest)
+    else:
+        found.inner.append(rest)
+    if not understood:
+        found.guesses += [words[i:] for i in range(start, len(words)) if not words[i].text.startswith("-")]
+
+
+def _after_subcommand(words: tuple[Word, ...], wrapper: Wrapper) -> int | None:
+    """Where the wrapper's own options begin; None if this use of the program runs nothing."""
+    if not wrapper.subcommand:
+        return 1
+    for name in wrapper.subcommand:
+        parts = name.split()
+        for start in range(1, len(words)):
+            if [word.text for word in words[start : start + len(parts)]] == parts:
+                return start + len(parts)
+    return None
+
+
+def _skip_options(words: tuple[Word, ...], index: int, wrapper: Wrapper, found: Unwrapped) -> tuple[int | None, bool]:
+    """The index after the options, None if with them nothing is run; and whether every one of them is known."""
+    understood = True
+    while index < len(words) and words[index].static and words[index].text.startswith("-") and words[index].text != "-":
+        text = words[index].text
+        if text == "--":
+            return index + 1, understood
+        if text in wrapper.inspects:
+            return None, True
+        name, joined, value = text.partition("=") if text.startswith("--") else (text[:2], text[2:], text[2:])
+        if wrapper.options_are_hazards or name in wrapper.hazards:
+            found.hazards.append(Hazard(index, f"{name}: changes what the command sees or writes"))
+        takes_next = name in wrapper.values | wrapper.split and not joined
+        if name in wrapper.strings | wrapper.split:
+            given = Word(value) if joined else (words[index + 1] if index + 1 < len(words) else Word(""))
+            _string_value(given, name in wrapper.split, words[index + (2 if takes_next else 1) :], found)
+        understood &= name in wrapper.values or text[1:].isdigit() or (not text.startswith("--") and len(text) == 2)
+        index += 2 if takes_next or (name in wrapper.strings and not joined) else 1
+    return index, understood
+
+
+def _string_value(given: Word, split: bool, rest: tuple[Word, ...], found: Unwrapped) -> None:
+    if not split:
+        found.scripts.append(given)
+        return
+    try:
+        found.inner.append((*(Word(text) for text in shlex.split(given.text)), *rest))
+    except ValueError:
+        found.hazards.append(Hazard(NEVER, "its text cannot be split into words"))
+
+
+def _skip_assignments(words: tuple[Word, ...], index: int, wrapper: Wrapper, found: Unwrapped) -> int:
+    while wrapper.assignments and index < len(words) and _ASSIGNMENT.match(words[index].text):
+        found.hazards.append(Hazard(NEVER, "sets variables for the command"))
+        index += 1
+    return index
+
+
+def file_command(command: SimpleCommand) -> tuple[Word, ...] | None:
+    """The operands of a simple file command (mkdir, mv, ...), for the mode acceptEdits; None if it is none."""
+    entry: Program | None = tables().file_commands.get(command.program)
+    if entry is None or command.hazards or command.assigns or command.background:
+        return None
+    operands = [word for _, word in parse_options(command.words, entry).operands]
+    return tuple(operands) if operands and all(word.static for word in command.words) else None
