@@ -37,7 +37,7 @@ def covers(rule: Rule, example: str) -> bool:
         request = PermissionRequest("Bash", Subject(example, command=example), input_sha256="")
         decision = judge_command(alone, request, Mode.DEFAULT)
         return decision.verdict is rule.verdict and (decision.rule is not None or rule.verdict is Verdict.ALLOW)
-    if rule.tool in FAMILIES:
+    if rule.tool in FAMILIES and not rule.bare:
         absolute = example.replace("~/", TOOLS_HOME + "/", 1) if example.startswith("~/") else example
         path = posixpath.normpath(posixpath.join(WORKSPACE_MOUNT, absolute))
         access = PathAccess(path, write=rule.tool == "Edit", resolved=path)
