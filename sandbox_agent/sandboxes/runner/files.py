@@ -48,10 +48,9 @@ class Content(NamedTuple):
 
     def frames(self, call: int) -> list[bytes]:
         body = wire.META_BODY.pack(self.mode, self.size, len(self.data), self.digest)
-        pieces = [self.data[at : at + wire.CHUNK_BYTES] for at in range(0, len(self.data), wire.CHUNK_BYTES)]
         return [
             wire.frame(wire.META, call, body),
-            *(wire.frame(wire.STDOUT, call, piece) for piece in pieces),
+            *wire.pieces(wire.STDOUT, call, self.data),
             wire.frame(wire.DONE, call),
         ]
 

@@ -18,8 +18,11 @@ from collections import deque
 from sandbox_agent.sandboxes.runner import files, processes, spawn, wire, worker
 from sandbox_agent.sandboxes.runner.capture import OomCounter
 
-_SPARES = 2
+_FIRST_SPARES = 2
 """Forked beforehand: one for the next call, one for the call beside it."""
+
+_MOST_SPARES = 10
+"""As many as run at once are kept for the next calls; beyond, those that have finished are let go."""
 
 _FORK_AGAIN_MS = 50.0
 """How soon a fork is tried again that the process limit refused."""
@@ -35,7 +38,6 @@ class Hand:
         self.pid = pid
         self.control = control
         self.call: int | None = None
-        self.finished = False
         self.waiting: deque[bytes] = deque()
 
     def pass_on(self, frame: bytes) -> None:
@@ -62,6 +64,7 @@ class Runner:
         self.env = dict(os.environ)
         self.oom = OomCounter()
         self.spares: list[Hand] = []
+        self.wanted_spares = _FIRST_SPARES
         self.hands: dict[int, Hand] = {}
         self.calls: dict[int, Hand] = {}
         self.requests: dict[int, list[bytes]] = {}
@@ -101,14 +104,13 @@ class Runner:
                 if not data:
                     return False
                 self._take(data)
-            elif fd == 1:
-                self._flush()
             elif fd == self.wake:
                 os.read(self.wake, 4096)
                 self._reap()
             elif fd in self.hands:
                 self._serve_hand(self.hands[fd], event)
-        if len(self.spares) < _SPARES:
+        self._flush()
+        if len(self.spares) < self.wanted_spares:
             spare = self._forked()
             self.fork_failed = spare is None
             if spare is not None:
@@ -116,25 +118,27 @@ class Runner:
         return True
 
     def _patience_ms(self) -> float | None:
-        if len(self.spares) >= _SPARES:
+        if len(self.spares) >= self.wanted_spares:
             return None
         return _FORK_AGAIN_MS if self.fork_failed else 0.0
 
     def send(self, frame: bytes) -> None:
+        """At the end of the turn: what goes out together costs the engine one message instead of several."""
         self.output.append(frame)
         self.output_bytes += len(frame)
-        if len(self.output) == 1:
-            self._flush()
 
     def _flush(self) -> None:
         try:
             while self.output:
-                written = os.write(1, self.output[0])
+                data = self.output.popleft()
+                while self.output and len(data) + len(self.output[0]) <= wire.CHUNK_BYTES:
+                    data += self.output.popleft()
+                self.output.appendleft(data)
+                written = os.write(1, data)
                 self.output_bytes -= written
-                if written < len(self.output[0]):
-                    self.output[0] = self.output[0][written:]
-                else:
-                    self.output.popleft()
+                self.output.popleft()
+                if written < len(data):
+                    self.output.appendleft(data[written:])
         except BlockingIOError:
             return
 
@@ -246,25 +250,36 @@ class Runner:
         if not event & (select.POLLIN | select.POLLHUP | select.POLLERR):
             return
         try:
-            frame = hand.control.recv(wire.HEADER.size + wire.MAX_BODY_BYTES)
+            message = hand.control.recv(wire.MAX_MESSAGE_BYTES)
         except ConnectionResetError:
-            frame = b""
-        if not frame:
+            message = b""
+        if not message:
             self._part_with(hand)
             return
-        _, kind, call = wire.HEADER.unpack_from(frame)
-        self.send(frame)
-        if kind in wire.FINAL_KINDS:
-            hand.finished = True
-            self._ended(call)
+        self.send(message)
+        position = 0
+        while position < len(message):
+            size, kind, call = wire.HEADER.unpack_from(message, position)
+            position += wire.HEADER.size + size
+            if kind in wire.FINAL_KINDS:
+                hand.call = None
+                self._take_back(hand)
+                self._ended(call)
+
+    def _take_back(self, hand: Hand) -> None:
+        """Its call is over: keep it for the next, or let it go."""
+        if len(self.spares) < _MOST_SPARES:
+            self.spares.append(hand)
+        else:
+            hand.control.shutdown(socket.SHUT_WR)
 
     def _part_with(self, hand: Hand) -> None:
-        """A forked process has ended. If it did not finish its call it was killed, and its children are ours now."""
+        """A forked process has ended. If it had a call it was killed, and what it kept is among our children now."""
         del self.hands[hand.control.fileno()]
         hand.control.close()
         if hand in self.spares:
             self.spares.remove(hand)
-        if hand.call is None or hand.finished:
+        if hand.call is None:
             return
         self._kill_strays()
         self.send(wire.fail(hand.call, wire.FAIL_KILLED, 0, "the process that ran this call was killed"))

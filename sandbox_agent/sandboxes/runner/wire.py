@@ -12,6 +12,9 @@ import struct
 HEADER = struct.Struct(">IBI")
 CHUNK_BYTES = 64 * 1024
 MAX_BODY_BYTES = CHUNK_BYTES + 1024
+MAX_MESSAGE_BYTES = HEADER.size + MAX_BODY_BYTES
+"""Of one message between runner and supervisor, which may hold several frames upwards and is one frame downwards."""
+
 WINDOW_BYTES = 256 * 1024
 """How much may be under way in each direction of a call before the receiver has said that it took some."""
 
@@ -77,6 +80,11 @@ MAX_TEXT_BYTES = 900
 def frame(kind: int, call: int, body: bytes = b"") -> bytes:
     """One frame, ready to send."""
     return HEADER.pack(len(body), kind, call) + body
+
+
+def pieces(kind: int, call: int, data: bytes) -> list[bytes]:
+    """Frames that hold `data` in order; none for none."""
+    return [frame(kind, call, data[at : at + CHUNK_BYTES]) for at in range(0, len(data), CHUNK_BYTES)]
 
 
 def fail(call: int, why: int, number: int, text: str) -> bytes:

@@ -29,7 +29,7 @@ def unpack(body: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def serve(control: socket.socket, env: dict[str, str], oom: OomCounter) -> None:
-    """Wait for one call and serve it. In a session of its own, with its own wake-up for ended children."""
+    """Serve calls, one after the other, until the runner has no more. In a session of its own."""
     os.setsid()
     processes.become_subreaper()
     wake, waker = os.pipe()
@@ -38,22 +38,38 @@ def serve(control: socket.socket, env: dict[str, str], oom: OomCounter) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     link = Link(control)
+    while True:
+        body = _request(link)
+        if body is None or not _serve_one(link, *unpack(body), env, oom, wake):
+            return
+
+
+def _serve_one(
+    link: Link, request: dict[str, Any], data: bytes, env: dict[str, str], oom: OomCounter, wake: int
+) -> bool:
+    """Serve a call; False when this process should not serve another."""
+    if request["op"] in ("exec", "open"):
+        supervisor = Supervisor(link, request, data, oom)
+        supervisor.run(request, env, wake)
+        return supervisor.clean
+    whole = _whole(link, request, data)
+    if whole is None:
+        return False
+    link.send_together(file_frames(link.call, request, whole, files.MAX_HASHED_BYTES))
+    return True
+
+
+def _request(link: Link) -> bytes | None:
+    """The next request, None when there will be none. Whatever else comes is late for the call before."""
     parts: list[bytes] = []
     while True:
         message = link.receive()
         if message is None:
-            return
-        parts.append(message[1])
+            return None
+        if message[0] in (wire.REQUEST_PART, wire.REQUEST):
+            parts.append(message[1])
         if message[0] == wire.REQUEST:
-            break
-    request, data = unpack(b"".join(parts))
-    if request["op"] in ("exec", "open"):
-        Supervisor(link, request, data, oom).run(request, env, wake)
-        return
-    whole = _whole(link, request, data)
-    if whole is not None:
-        for frame in file_frames(link.call, request, whole, files.MAX_HASHED_BYTES):
-            link.send_frame(frame)
+            return b"".join(parts)
 
 
 def _whole(link: Link, request: dict[str, Any], data: bytes) -> bytes | None:
