@@ -114,7 +114,7 @@ async def _run(job: Job) -> None:
     async with anyio.create_task_group() as group:
         await group.start(job.stop.watch, group)
         try:
-            with job.stop.scope:
+            with job.stop.open_scope():
                 await _session(job)
         except SandboxAgentError as exc:
             job.summary.end(status_of(exc), str(exc))

@@ -59,7 +59,7 @@ class Job:
                 self.screen.printer.line(f"! {sanitise(event.text)}")
         except BrokenPipeError:
             self.reader_gone = True
-            self.stop.scope.cancel()
+            self.stop.end()
 
     def say(self, text: str, style: str | None = None) -> None:
         """A line of ours for the person; on stderr where stdout belongs to a program."""

@@ -18,16 +18,26 @@ SOFT_END_S = 2.0
 
 
 class Stop:
-    """Watches for signals. Everything that must end by them runs in `scope`; `cause` is the deciding signal, if any.
+    """Watches for signals. Everything that must end by them runs in `open_scope()`; `cause` is the deciding signal.
 
     `interrupt` is set while an agent runs that can be interrupted softly; without it every signal is final.
     """
 
     def __init__(self) -> None:
-        self.scope = anyio.CancelScope()
         self.cause: signal.Signals | None = None
         self.interrupt: Callable[[], None] | None = None
         self._interrupts = 0
+        self._scope: anyio.CancelScope | None = None
+
+    def open_scope(self) -> anyio.CancelScope:
+        """A new scope that `end` and signals cancel; needs the event loop, as no earlier part of a job does."""
+        self._scope = anyio.CancelScope()
+        return self._scope
+
+    def end(self) -> None:
+        """Cancel what runs in the scope."""
+        if self._scope is not None:
+            self._scope.cancel()
 
     async def watch(self, group: TaskGroup, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Handle signals until cancelled; `task_status` reports when they are caught."""
@@ -46,10 +56,10 @@ class Stop:
             self.interrupt()
         else:
             self.cause = self.cause or signal.SIGINT
-            self.scope.cancel()
+            self.end()
 
     async def _terminate(self) -> None:
         if self.interrupt is not None:
             self.interrupt()
             await anyio.sleep(SOFT_END_S)
-        self.scope.cancel()
+        self.end()

@@ -118,10 +118,7 @@ class ConsoleView:
         self._printer.line(
             f"sandbox-agent {sanitise(event.version)}  session {sanitise(event.session_id)}", style="bold"
         )
-        meaning = {
-            "copy": "a copy: nothing in it changes until you apply",
-            "bind": "the folder itself, changed directly",
-        }
+        meaning = {"copy": "worked on as a copy, changed only when you apply", "bind": "changed directly"}
         self._fact("folder", f"{event.workspace} ({meaning.get(event.workspace_mode, event.workspace_mode)})")
         self._fact("model", event.model)
         self._fact("policy", f"{event.policy}, mode {event.mode}")

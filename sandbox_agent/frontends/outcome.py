@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich.text import Text
@@ -10,6 +11,9 @@ from sandbox_agent.events import ToolFinished
 from sandbox_agent.frontends import diffs, words
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.types import JsonObject
+
+_EXIT_LINE = re.compile(r"\s*Exit code: \d+\s*\Z")
+"""What the headline has said already."""
 
 PREVIEW_LINES = 6
 DIFF_LINES = 40
@@ -32,9 +36,9 @@ def headline(event: ToolFinished) -> Text:
     said = Text()
     if event.meta.get("timed_out"):
         said.append("timed out", style="bold red")
-    elif isinstance(exit_code, int) and exit_code:
-        # Neither "ok" nor "failed": grep says 1 for "nothing found".
-        said.append(f"exit {exit_code}", style="bold yellow")
+    elif isinstance(exit_code, int):
+        # The code and no more: grep says 1 for "nothing found", and 0 does not mean that the work is done.
+        said.append(f"exit {exit_code}", style="bold yellow" if exit_code else "bold green")
     elif event.is_error:
         said.append("failed ", style="bold red").append(sanitise(_first_line(text)), style="red")
     else:
@@ -43,8 +47,6 @@ def headline(event: ToolFinished) -> Text:
 
 
 def _gist(event: ToolFinished, text: str) -> str:
-    if "exit_code" in event.meta:
-        return "exit 0"
     if isinstance(event.meta.get("diff"), str):
         added, removed = diffs.counts(event.meta["diff"])
         return f"+{added} -{removed}"
@@ -60,7 +62,7 @@ def details(event: ToolFinished, *, verbose: bool = False) -> Text | None:
         return diffs.render(diff, max_lines=None if verbose else DIFF_LINES, indent="    ", heads=False)
     if isinstance(todos, list) and not event.is_error:
         return todo_list(todos)
-    text = plain_text(event.content)
+    text = _EXIT_LINE.sub("", plain_text(event.content)) if "exit_code" in event.meta else plain_text(event.content)
     if verbose or event.tool == "Bash":
         return _preview(text, max_lines=None if verbose else PREVIEW_LINES)
     if event.is_error and "\n" in text.strip():

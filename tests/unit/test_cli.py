@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import NamedTuple
 
+import click
 import pytest
 
-from sandbox_agent.cli import COMMANDS
+from sandbox_agent.cli import COMMANDS, cli, main
 from sandbox_agent.cli.faults import wanted_output
 
 PROGRAM = [sys.executable, "-c", "from sandbox_agent.cli import main; main()"]
 
 
-def call(
-    *arguments: str, stdin: bytes | None = b"", env: dict[str, str] | None = None, cwd: Path | None = None
-) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of one call."""
+class Ended(NamedTuple):
+    """How a call ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def call(*arguments: str) -> Ended:
+    """Call the console script's function in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return Ended(int(str(ended.value.code or 0)), out.getvalue(), err.getvalue())
+
+
+def call_apart(*arguments: str, stdin: bytes = b"", **env: str) -> Ended:
+    """Call it in a process of its own."""
     done = subprocess.run(
-        [*PROGRAM, *arguments],
-        input=stdin,
-        capture_output=True,
-        env={**os.environ, **(env or {})},
-        cwd=cwd,
-        timeout=60,
-        check=False,
+        [*PROGRAM, *arguments], input=stdin, capture_output=True, env={**os.environ, **env}, timeout=60, check=False
     )
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def test_help_lists_every_command_and_has_examples() -> None:
@@ -45,9 +57,12 @@ def test_help_lists_every_command_and_has_examples() -> None:
 def test_each_command_has_help_with_its_one_line(name: str) -> None:
     """The table of the group and the commands themselves say the same."""
     code, out, err = call(name, "--help")
+    command = cli.get_command(click.Context(cli), name)
 
     assert (code, err) == (0, "")
     assert out.startswith(f"Usage: sandbox-agent {name} ")
+    assert command is not None
+    assert command.short_help == COMMANDS[name][1]
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -110,7 +125,7 @@ def test_a_usage_error_is_a_json_document_where_json_was_asked_for(output: str) 
 )
 def test_a_task_on_standard_input_is_checked(stdin: bytes, said: str) -> None:
     """`-` takes UTF-8 text of at most 1 MiB."""
-    code, _, err = call("run", "-", stdin=stdin)
+    code, _, err = call_apart("run", "-", stdin=stdin)
 
     assert code == 2
     assert said in err
@@ -119,7 +134,7 @@ def test_a_task_on_standard_input_is_checked(stdin: bytes, said: str) -> None:
 @pytest.mark.parametrize("command", ["diff", "apply"])
 def test_an_unknown_session_is_named(command: str, tmp_path: Path) -> None:
     """And the command that lists the known ones."""
-    code, out, err = call(command, "nosuch", env={"XDG_STATE_HOME": str(tmp_path)})
+    code, out, err = call_apart(command, "nosuch", XDG_STATE_HOME=str(tmp_path))
 
     assert (code, out) == (2, "")
     assert err == ("sandbox-agent: there is no session 'nosuch'; `sandbox-agent sessions list` shows those there are\n")
@@ -127,7 +142,7 @@ def test_an_unknown_session_is_named(command: str, tmp_path: Path) -> None:
 
 def test_without_sessions_the_list_is_empty(tmp_path: Path) -> None:
     """No header, no error."""
-    assert call("sessions", "list", env={"XDG_STATE_HOME": str(tmp_path)}) == (0, "", "")
+    assert call_apart("sessions", "list", XDG_STATE_HOME=str(tmp_path)) == (0, "", "")
 
 
 def test_completion_prints_a_script_for_the_shell() -> None:

@@ -21,7 +21,7 @@ from sandbox_agent.frontends.printer import Printer, make_console
 
 WHOLE_RUN = """\
 sandbox-agent 0.1.0  session s-1
-folder     /home/ada/project (a copy: nothing in it changes until you apply)
+folder     /home/ada/project (worked on as a copy, changed only when you apply)
 model      script:demo.yaml
 policy     default, mode default
 image      base
@@ -138,7 +138,7 @@ def test_an_answer_that_was_not_streamed_is_shown_once() -> None:
 
 def test_bash_shows_its_exit_code_and_the_last_lines() -> None:
     """A code other than 0 is neither ok nor failed; long output keeps its end."""
-    output = "\n".join(f"line {n}" for n in range(9))
+    output = "\n".join(f"line {n}" for n in range(9)) + "\nExit code: 2"
     out = shown(started("t1", "Bash", "make"), finished("t1", "Bash", output, exit_code=2, duration_s=75))
 
     assert out == (
