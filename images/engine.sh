@@ -26,18 +26,20 @@ TEXT
 say() { printf 'engine: %s\n' "$*"; }
 stop() { printf 'engine: %s\n' "$*" >&2; exit 5; }
 
-# Sets ENDPOINT and ORIGIN, as the docker command will resolve them.
+# Sets ENDPOINT and ORIGIN, as the docker command will resolve them. The name of the context is read from its file:
+# old clients ask the engine before "docker context show" answers, and hang when it does.
 resolve_endpoint() {
+    local config="${DOCKER_CONFIG:-${HOME:-/root}/.docker}/config.json" context=${DOCKER_CONTEXT:-}
     ENDPOINT="unix://$SOCKET" ORIGIN="default socket"
     if [ -n "${DOCKER_HOST:-}" ]; then
         ENDPOINT=$DOCKER_HOST ORIGIN=DOCKER_HOST
-    elif command -v docker >/dev/null; then
-        local context
-        context=$(docker context show 2>/dev/null || true)
-        if [ -n "$context" ] && [ "$context" != default ]; then
-            ORIGIN="Docker context $context"
-            ENDPOINT=$(docker context inspect --format '{{.Endpoints.docker.Host}}' "$context" 2>/dev/null || echo "an unknown address")
-        fi
+        return
+    fi
+    [ -n "$context" ] || context=$(sed -nE 's/.*"currentContext": *"([^"]*)".*/\1/p' "$config" 2>/dev/null || true)
+    if [ -n "$context" ] && [ "$context" != default ]; then
+        ORIGIN="Docker context $context"
+        ENDPOINT=$(timeout -k 1 "$ANSWER_S" docker context inspect --format '{{.Endpoints.docker.Host}}' "$context" 2>/dev/null) ||
+            ENDPOINT="an unknown address"
     fi
 }
 
@@ -59,7 +61,7 @@ ask() {
 # The user chose this endpoint: name it, say what it did, stop.
 stop_for_chosen_endpoint() {
     local way_out="Start that engine, or unset DOCKER_HOST to use the default socket."
-    [ "$ORIGIN" = DOCKER_HOST ] || way_out="Start that engine, or run: docker context use default"
+    if [ -z "${DOCKER_HOST:-}" ]; then way_out="Start that engine, or ${DOCKER_CONTEXT:+unset DOCKER_CONTEXT and }run: docker context use default"; fi
     case "$PROBLEM" in
         missing-cli) stop "there is no docker command to reach $ENDPOINT ($ORIGIN). Install the Docker command line client." ;;
         hung) stop "$ENDPOINT ($ORIGIN) gave no answer within $ANSWER_S s. $way_out" ;;

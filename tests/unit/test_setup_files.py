@@ -93,19 +93,17 @@ def test_engine_that_never_answers_is_called_hung(tmp_path: Path) -> None:
 def test_socket_without_permission_names_the_group(tmp_path: Path) -> None:
     """Who may not use the default socket is told about the group, and nothing is installed or started."""
     answer = "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock"
-    path = write_docker(tmp_path, f'[ "$1" = context ] && echo default && exit; echo "{answer}" >&2; exit 1')
-    line = diagnosis(run_script("images/engine.sh", PATH=path))
+    path = write_docker(tmp_path, f'echo "{answer}" >&2; exit 1')
+    line = diagnosis(run_script("images/engine.sh", PATH=path, DOCKER_CONFIG=str(tmp_path)))
     assert line.startswith("engine: no permission on /var/run/docker.sock. Run: sudo usermod -aG docker ")
 
 
 def test_context_that_does_not_answer_is_named(tmp_path: Path) -> None:
     """A Docker context is the user's choice as DOCKER_HOST is, and the way out is another command."""
-    body = """case "$1 $2" in
-"context show") echo lab;;
-"context inspect") echo tcp://lab.example.org:2376;;
-*) echo "no such host" >&2; exit 1;;
-esac"""
-    line = diagnosis(run_script("images/engine.sh", PATH=write_docker(tmp_path, body)))
+    (tmp_path / "config.json").write_text('{"auths": {}, "currentContext": "lab"}', encoding="utf-8")
+    body = '[ "$1" = context ] && echo tcp://lab.example.org:2376 && exit; echo "no such host" >&2; exit 1'
+    path = write_docker(tmp_path, body)
+    line = diagnosis(run_script("images/engine.sh", PATH=path, DOCKER_CONFIG=str(tmp_path)))
     assert line == (
         "engine: tcp://lab.example.org:2376 (Docker context lab) does not answer: no such host. "
         "Start that engine, or run: docker context use default"
