@@ -30,7 +30,6 @@ from sandbox_agent.testing.api_http import (
     BadHttp,
     Client,
     ClientLeft,
-    HttpRequest,
     read_request,
     write_chunk,
     write_head,
@@ -48,8 +47,6 @@ from sandbox_agent.testing.api_turns import (
     error_body,
 )
 from sandbox_agent.types import JsonObject
-
-_JSON_CHUNK_CHARS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,7 @@ class ApiDouble:
         self._port = port
         self._api_key = api_key
         self._models = models
-        self._chunk_chars = _JSON_CHUNK_CHARS
+        self._chunk_chars = 24
         self._pace_s = 0.0
         self._player: ScriptPlayer[DoubleTurn] | None = None
         if not callable(turns):
@@ -147,7 +144,7 @@ class ApiDouble:
         self._connections.add(task)
         try:
             while (request := await read_request(reader, writer)) is not None:
-                received = Received(request.method, request.path, request.headers, _parsed(request), time.monotonic())
+                received = Received(request.method, request.path, request.headers, request.json(), time.monotonic())
                 self.requests.append(received)
                 try:
                     going_on = await self._answer(Client(reader, writer), received)
@@ -157,7 +154,8 @@ class ApiDouble:
                 if not going_on:
                     return
         except (BadHttp, ConnectionError, asyncio.CancelledError):
-            # Cancelled only by the end of the double itself; the task ends here and nobody waits for its outcome.
+            # Cancelled only by the end of the double itself. asyncio 3.11 asks a connection's task for its exception
+            # and prints a traceback if it ended as cancelled, so it ends here as done.
             return
         finally:
             self._connections.discard(task)
@@ -272,13 +270,6 @@ class ApiDouble:
         names = list(self._models or ())
         ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
         return {"data": [entry(name) for name in names], "has_more": False, **ends}
-
-
-def _parsed(request: HttpRequest) -> Any:
-    try:
-        return json.loads(request.content) if request.content else None
-    except ValueError:
-        return None
 
 
 def _estimate(body: JsonObject) -> int:

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sandbox_agent.types import JsonObject
 
@@ -34,6 +34,13 @@ class HttpRequest(NamedTuple):
     path: str
     headers: Mapping[str, str]
     content: bytes
+
+    def json(self) -> Any:
+        """The body as JSON; None when there is none or it is none."""
+        try:
+            return json.loads(self.content)
+        except ValueError:
+            return None
 
 
 async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> HttpRequest | None:
