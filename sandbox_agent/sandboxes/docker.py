@@ -24,6 +24,7 @@ from sandbox_agent.sandboxes.engine import Engine, Streams, allowed_nofile, reac
 from sandbox_agent.sandboxes.hardening import create_body, write_etc_files
 from sandbox_agent.sandboxes.images import Image, find_image
 from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, LABEL_VERSION, this_process
+from sandbox_agent.sandboxes.perexec import PerExec
 from sandbox_agent.sandboxes.reap import reap_dead
 from sandbox_agent.sandboxes.resident import Resident
 from sandbox_agent.sandboxes.runners import NoRunnerError, Runners
@@ -41,8 +42,7 @@ class DockerSandbox:
         self._engine: Engine | None = None
         self._streams: Streams | None = None
         self._container_id: str | None = None
-        self._runners: Runners | None = None
-        self._verbs: Resident | None = None
+        self._verbs: Resident | PerExec | None = None
         self._closed = False
         self._closing = anyio.Lock()
 
@@ -67,8 +67,8 @@ class DockerSandbox:
         with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
             async with self._closing:
                 self._closed = True
-                if self._runners is not None:
-                    await self._runners.aclose()
+                if self._verbs is not None:
+                    await self._verbs.aclose()
                 if self._streams is not None:
                     await self._streams.aclose()
                 if self._engine is not None:
@@ -122,7 +122,7 @@ class DockerSandbox:
         """See `Sandbox.replace_file`."""
         return await self._transport().replace_file(path, data, expected_sha256=expected_sha256, resolved=resolved)
 
-    def _transport(self) -> Resident:
+    def _transport(self) -> Resident | PerExec:
         if self._closed or self._verbs is None:
             raise SandboxDiedError("the sandbox is closed" if self._closed else "the sandbox has not been started")
         return self._verbs
@@ -163,14 +163,19 @@ class DockerSandbox:
         return f"sandbox-agent-{self.spec.session_id}"
 
     async def _open_transport(self, container: RunningContainer) -> tuple[str, str]:
-        runners = Runners(container)
-        try:
-            about = await runners.connect()
-        except NoRunnerError as exc:
-            raise SandboxStartError(f"no runner: {exc}") from exc
-        self._runners = runners
-        self._verbs = Resident(runners)
-        return "runner", about
+        """The runner, else one exec per call; and a line about it."""
+        about = "asked for"
+        if self.spec.transport == "auto":
+            runners = Runners(container)
+            try:
+                about = await runners.connect()
+            except NoRunnerError as exc:
+                about = f"the image runs no runner: {exc}"
+            else:
+                self._verbs = Resident(runners)
+                return "runner", about
+        self._verbs = PerExec(container)
+        return "exec", about
 
     def _info(self, image: Image, transport: str, about: str) -> SandboxInfo:
         spec = self.spec

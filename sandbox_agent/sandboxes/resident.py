@@ -46,6 +46,10 @@ class Resident:
     def __init__(self, runners: Runners) -> None:
         self._runners = runners
 
+    async def aclose(self) -> None:
+        """End the runner."""
+        await self._runners.aclose()
+
     async def exec(
         self,
         argv: Sequence[str],
