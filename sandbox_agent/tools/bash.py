@@ -18,6 +18,7 @@ from typing import Annotated
 from pydantic import Field
 
 from sandbox_agent.errors import ToolError
+from sandbox_agent.policy.shell import analyse
 from sandbox_agent.prompts import prompt
 from sandbox_agent.sandboxes.base import KIB, ExecResult
 from sandbox_agent.tools.base import ToolContext, ToolInput, build_tool
@@ -182,7 +183,16 @@ def _signal_name(number: int) -> str | None:
 
 def _subject(value: BashInput, ctx: ToolContext) -> Subject:
     first, *more = value.command.strip().split("\n")
-    return Subject(summary=first + (f" (+{len(more)} lines)" if more else ""), command=value.command)
+    return Subject(
+        summary=first + (f" (+{len(more)} lines)" if more else ""),
+        paths=analyse(value.command).accesses(ctx.cwd),
+        command=value.command,
+        cwd=ctx.cwd,
+    )
+
+
+def _only_reads(value: BashInput) -> bool:
+    return analyse(value.command).read_only
 
 
 TOOL = build_tool(
@@ -190,6 +200,8 @@ TOOL = build_tool(
     description=prompt("tools/bash"),
     input_model=BashInput,
     run=run,
+    read_only=_only_reads,
+    parallel_safe=_only_reads,
     subject=_subject,
     # The command's own limit ends it inside the container, where its processes can be killed with it.
     timeout_s=None,

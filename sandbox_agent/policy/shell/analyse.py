@@ -20,6 +20,7 @@ MAX_SCRIPTS = 20
 """Shell texts inside one command (`bash -c`, `eval`, here-documents) that are parsed; each costs a process."""
 MAX_WRAPPING = 10
 MAX_WORDS = 5000
+MAX_PATH_BYTES = 4096
 NULL_DEVICE = "/dev/null"
 _NETWORK_DEVICES = ("/dev/tcp/", "/dev/udp/")
 
@@ -49,7 +50,7 @@ class ShellAnalysis:
         found: dict[PathAccess, None] = {}
         for command in self.commands:
             for word, write in operands(command):
-                if word.static:
+                if word.static and is_path(word.text):
                     found |= {PathAccess(absolute(folder, word.text), write): None for folder in folders}
         return tuple(found)
 
@@ -77,6 +78,14 @@ def operands(command: SimpleCommand) -> Iterator[tuple[Word, bool]]:
             yield redirect.target, False
         if redirect.writes and redirect.target.text != NULL_DEVICE:
             yield redirect.target, True
+
+
+def is_path(text: str) -> bool:
+    """False for text that no path can be, or that cannot be sent: empty, too long, or bytes that are no UTF-8."""
+    try:
+        return 0 < len(text.encode("utf-8")) <= MAX_PATH_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def absolute(folder: str, path: str) -> str:
@@ -123,6 +132,8 @@ def blockers(command: SimpleCommand) -> list[str]:
             found.append("its here-document is only known at run time")
         elif not redirect.copies_descriptor and not redirect.is_text and not target.static:
             found.append(f"the redirect {redirect.op} {target.text} is only known at run time")
+        elif not redirect.is_text and not is_path(target.text):
+            found.append(f"{redirect.op} opens a file whose name cannot be checked")
         elif not redirect.is_text and target.text.startswith(_NETWORK_DEVICES):
             found.append(f"{redirect.op} {target.text} opens a network connection")
     return found

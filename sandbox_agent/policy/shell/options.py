@@ -57,7 +57,7 @@ def means(given: str, option: str, *, abbreviates: bool) -> bool:
     """True if the option as given is, or abbreviates, this option."""
     if given == option:
         return True
-    return abbreviates and len(given) > 3 and given.startswith("--") and option.startswith(given)
+    return abbreviates and len(given) > 2 and given.startswith("--") and option.startswith(given)
 
 
 def _long(words: Sequence[Word], index: int, program: Program, parsed: Parsed) -> int:

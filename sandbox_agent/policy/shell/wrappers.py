@@ -146,6 +146,7 @@ def _wrapper(words: tuple[Word, ...], wrapper: Wrapper, found: Unwrapped) -> Non
     start = _after_subcommand(words, wrapper)
     if start is None:
         return
+    _strings(words, wrapper, found)
     index, understood = _skip_options(words, start, wrapper, found)
     if index is None:
         return
@@ -190,24 +191,56 @@ def _skip_options(words: tuple[Word, ...], index: int, wrapper: Wrapper, found: 
             return index + 1, understood
         if text in wrapper.inspects:
             return None, True
-        name, joined, value = text.partition("=") if text.startswith("--") else (text[:2], text[2:], text[2:])
+        name, value, takes_next = _valued_option(text, wrapper)
         if wrapper.options_are_hazards or name in wrapper.hazards:
-            found.hazards.append(Hazard(index, f"{name}: changes what the command sees or writes"))
-        takes_next = name in wrapper.values | wrapper.split and not joined
-        if name in wrapper.strings | wrapper.split:
-            given = Word(value) if joined else (words[index + 1] if index + 1 < len(words) else Word(""))
-            _string_value(given, name in wrapper.split, words[index + (2 if takes_next else 1) :], found)
-        understood &= name in wrapper.values or text[1:].isdigit() or (not text.startswith("--") and len(text) == 2)
-        index += 2 if takes_next or (name in wrapper.strings and not joined) else 1
+            found.hazards.append(Hazard(index, f"{text}: changes what the command sees or writes"))
+        understood &= name in _valued(wrapper) or not text.startswith("--")
+        after = index + (2 if takes_next else 1)
+        if name in wrapper.split:
+            _split_value(value if value is not None else _text_at(words, index + 1), words[after:], found)
+        index = after
     return index, understood
 
 
-def _string_value(given: Word, split: bool, rest: tuple[Word, ...], found: Unwrapped) -> None:
-    if not split:
-        found.scripts.append(given)
-        return
+def _valued(wrapper: Wrapper) -> frozenset[str]:
+    return wrapper.values | wrapper.split | wrapper.strings
+
+
+def _valued_option(text: str, wrapper: Wrapper) -> tuple[str, str | None, bool]:
+    """Of one word with options: the one that takes a value (else the whole), the value joined to it, and whether the
+    value is the next word."""
+    if text.startswith("--"):
+        name, joined, value = text.partition("=")
+        return name, value if joined else None, name in _valued(wrapper) and not joined
+    for position, letter in enumerate(text[1:], start=1):
+        if "-" + letter in _valued(wrapper):
+            rest = text[position + 1 :]
+            return "-" + letter, rest or None, not rest
+    return text, None, False
+
+
+def _text_at(words: tuple[Word, ...], index: int) -> str:
+    return words[index].text if index < len(words) else ""
+
+
+def _strings(words: tuple[Word, ...], wrapper: Wrapper, found: Unwrapped) -> None:
+    """Shell text in options, wherever they stand: `su root -c TEXT`, `flock FILE -c TEXT`."""
+    for index, word in enumerate(words[1:], start=1):
+        if not wrapper.strings or not word.static or not word.text.startswith("-"):
+            continue
+        name, value, takes_next = _valued_option(word.text, wrapper)
+        if name not in wrapper.strings:
+            continue
+        if not takes_next:
+            found.scripts.append(Word(value or ""))
+        elif index + 1 < len(words):
+            found.scripts.append(words[index + 1])
+
+
+def _split_value(text: str, rest: tuple[Word, ...], found: Unwrapped) -> None:
+    """`env -S "CMD ARG"`: the text is split into words, the rest follows."""
     try:
-        found.inner.append((*(Word(text) for text in shlex.split(given.text)), *rest))
+        found.inner.append((*(Word(word) for word in shlex.split(text)), *rest))
     except ValueError:
         found.hazards.append(Hazard(NEVER, "its text cannot be split into words"))
 
