@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from sandbox_agent.prompts import prompt
 from sandbox_agent.tools.base import ToolContext, ToolInput, build_tool
 from sandbox_agent.tools.file_access import PathText
-from sandbox_agent.tools.ripgrep import MAX_LINE_BYTES, TIMEOUT_S, Found, Search, search
+from sandbox_agent.tools.ripgrep import FILES_ONLY, MAX_LINE_BYTES, TIMEOUT_S, Found, Search, search
 from sandbox_agent.tools.search_root import SearchRoot, search_root
 from sandbox_agent.types import PathAccess, Subject, ToolResult
 
@@ -69,7 +69,7 @@ async def run(value: GrepInput, ctx: ToolContext) -> ToolResult:
 def _options(value: GrepInput) -> list[str]:
     options = ["--max-columns", str(MAX_LINE_BYTES), "--max-columns-preview"]
     if value.output_mode == "files_with_matches":
-        options.append("--files-with-matches")
+        options.append(FILES_ONLY)
     elif value.output_mode == "count":
         options.append("--count-matches" if value.only_matching else "--count")
     else:

@@ -12,6 +12,7 @@ from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.tools.globs import compile_glob, expand_braces, matches
 from sandbox_agent.tools.search_root import SearchRoot
 
+FILES_ONLY = "--files-with-matches"
 TIMEOUT_S = 60.0
 MAX_LINE_BYTES = 500
 """Of a found line; rg cuts a longer one with a mark."""
@@ -57,7 +58,8 @@ async def search(ctx: ToolContext, root: SearchRoot, options: Sequence[str], pat
     except ValueError as exc:
         raise ToolError(f"The pattern cannot be given to ripgrep: {exc}") from exc
     unreadable = _check(ended)
-    found = [line for line in _lines(ended) if not line.path or wanted.takes(line.path)]
+    lines = _paths(ended) if FILES_ONLY in options else _lines(ended)
+    found = [line for line in lines if not line.path or wanted.takes(line.path)]
     return Search(_tidy(found), not ended.truncated and not ended.timed_out, ended.timed_out, unreadable)
 
 
@@ -114,13 +116,21 @@ def _check(ended: ExecResult) -> int:
     return len(faults)
 
 
-def _lines(ended: ExecResult) -> list[Found]:
-    """rg's lines; of an output that was cut only the first half is whole."""
+def _whole(ended: ExecResult, end: bytes) -> str:
+    """The entries of an output that was cut: only those in its first half are sure to be whole."""
     data = ended.stdout
     if ended.truncated:
-        data = data[: data.rfind(b"\n", 0, len(data) // 2) + 1]
+        data = data[: data.rfind(end, 0, len(data) // 2) + 1]
+    return data.decode("utf-8", "replace")
+
+
+def _paths(ended: ExecResult) -> list[Found]:
+    return [Found(path.removeprefix("./"), "") for path in _whole(ended, b"\0").split("\0") if path]
+
+
+def _lines(ended: ExecResult) -> list[Found]:
     found: list[Found] = []
-    for line in data.decode("utf-8", "replace").split("\n"):
+    for line in _whole(ended, b"\n").split("\n"):
         path, nul, text = line.partition("\0")
         if nul:
             found.append(Found(path.removeprefix("./"), text.removesuffix("\r")))
