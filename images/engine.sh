@@ -183,8 +183,8 @@ start_engine() {
 
 dockerd_failed() {
     tail -n 15 "$DOCKERD_LOG" >&2
-    kill "$DOCKERD_PID" 2>/dev/null || true
-    stop "dockerd did not answer within $START_S s (the end of $DOCKERD_LOG is above)."
+    if kill "$DOCKERD_PID" 2>/dev/null; then stop "dockerd gave no answer within $START_S s (above: the end of $DOCKERD_LOG)."; fi
+    stop "dockerd ended by itself (above: the end of $DOCKERD_LOG). Repair the cause, then try again."
 }
 
 main() {
