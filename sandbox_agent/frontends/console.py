@@ -49,6 +49,7 @@ class ConsoleView:
         self._refused: set[str] = set()
         self._last_started: str | None = None
         self._held: SandboxReady | None = None
+        self._in_place = False
         self._batch: tuple[str, int] | None = None
 
     def feed(self, event: Event) -> None:
@@ -118,6 +119,7 @@ class ConsoleView:
         self._printer.line(
             f"sandbox-agent {sanitise(event.version)}  session {sanitise(event.session_id)}", style="bold"
         )
+        self._in_place = event.workspace_mode == "bind"
         meaning = {"copy": "worked on as a copy, changed only when you apply", "bind": "changed directly"}
         self._fact("folder", f"{event.workspace} ({meaning.get(event.workspace_mode, event.workspace_mode)})")
         self._fact("model", event.model)
@@ -200,7 +202,9 @@ class ConsoleView:
 
     def _changes(self, event: ChangesApplied) -> None:
         if event.applied:
-            self._printer.line(f"applied {words.count(len(event.applied), 'file')} to your folder", style="green")
+            files = words.count(len(event.applied), "file")
+            done = f"{files} changed in your folder" if self._in_place else f"applied {files} to your folder"
+            self._printer.line(done, style="green")
         for path, reason in sorted(event.conflicts.items()):
             self._printer.line(f"not applied: {sanitise(path)} ({sanitise(reason)})", style="red")
 

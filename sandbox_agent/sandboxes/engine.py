@@ -75,6 +75,8 @@ class Engine:
             return await anyio.to_thread.run_sync(
                 lambda: act(*arguments, **options), limiter=self._limiter, abandon_on_cancel=True
             )
+        except docker.errors.APIError:
+            raise  # an answer; docker-py derives it from requests' own error
         except requests.exceptions.RequestException as exc:
             text = f"the engine at {self.endpoint} does not answer: {type(exc).__name__}"
             raise SandboxUnavailableError(text) from exc

@@ -96,6 +96,18 @@ class Program:
             cwd=self.folder,
         )
 
+    def sleeping(self, *turns: dict[str, Any]) -> subprocess.Popen[bytes]:
+        """A JSON run that plays these turns and then sits in a long command; returns once that has started."""
+        script = self.script([*turns, {"text": "Now I wait.", "tools": [bash("sleep 300", timeout=400_000)]}])
+        process = self.start("run", "--output", "json", "-v", "--allow", "Bash", *EDITS, "--model", script, "x")
+        assert process.stderr is not None
+        seen = b""
+        while b"* Bash sleep" not in seen:
+            line = process.stderr.readline()
+            assert line, f"it ended before the command began:\n{seen.decode()}"
+            seen += line
+        return process
+
     def session(self) -> Path:
         """The folder of the only session there is."""
         [folder] = (self.home / "state" / "sandbox-agent" / "sessions").iterdir()

@@ -8,27 +8,12 @@ import subprocess
 import time
 
 import pytest
-from program import EDITS, WRITE, Program, bash, containers_of
+from program import WRITE, Program, containers_of
 
 from sandbox_agent.events import RunFinished, ToolFinished
 from sandbox_agent.tape import read_tape
 
 pytestmark = pytest.mark.docker
-
-SLEEPER = {"text": "Now I wait.", "tools": [bash("sleep 300", timeout=400_000)]}
-
-
-def start_sleeping(program: Program) -> subprocess.Popen[bytes]:
-    """A run that has written a file and sits in a long command; returns once that has started."""
-    script = program.script([WRITE, SLEEPER])
-    process = program.start("run", "--output", "json", "-v", "--allow", "Bash", *EDITS, "--model", script, "x")
-    assert process.stderr is not None
-    seen = b""
-    while b"* Bash" not in seen:
-        line = process.stderr.readline()
-        assert line, seen.decode()
-        seen += line
-    return process
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, dict[str, object]]:
@@ -43,7 +28,7 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[int, dict[str, object]]:
 )
 def test_a_signal_ends_the_run_within_5_s(program: Program, number: int, code: int, status: str) -> None:
     """One document, no container, a record that ends as a run ends, and the changes kept for `apply`."""
-    process = start_sleeping(program)
+    process = program.sleeping(WRITE)
     started = time.monotonic()
     process.send_signal(number)
     returned, document = ended(process)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from frontend_events import READY, STARTED, answer, ended, finished, run_events, started, text, use
 
 from sandbox_agent.events import (
+    ChangesApplied,
     Event,
     LimitReached,
     Notice,
@@ -187,3 +189,12 @@ def test_in_a_pipe_the_answer_goes_to_stdout_and_the_rest_elsewhere() -> None:
 
     assert out.getvalue() == "Fixed.\n"
     assert progress.getvalue() == WHOLE_RUN
+
+
+def test_a_folder_that_was_changed_directly_is_not_called_applied_to() -> None:
+    """In mode bind the changes were there before anybody could say yes."""
+    started_in_place = replace(STARTED, workspace_mode="bind")
+    out = shown(started_in_place, ChangesApplied(applied=("a", "b"), unapplied=()))
+
+    assert "folder     /home/ada/project (changed directly)\n" in out
+    assert out.endswith("2 files changed in your folder\n")

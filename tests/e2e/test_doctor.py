@@ -1,0 +1,75 @@
+"""`doctor` and `reap` against the real engine."""
+
+from __future__ import annotations
+
+import pytest
+from program import Program, containers_of
+
+pytestmark = pytest.mark.docker
+
+NAMES = ["key", "state", "policy", "engine", "users", "seccomp", "cgroup", "image", "sandbox", "isolation", "transport"]
+
+
+def test_doctor_tries_a_container_and_says_how_it_is_isolated(program: Program) -> None:
+    """Every check has its entry; nothing is left on the engine."""
+    ended = program.call("doctor", "--json")
+    checks = {check["name"]: check for check in ended.document["checks"]}
+
+    assert (ended.code, ended.document["ok"], ended.stderr) == (0, True, "")
+    assert list(checks) == NAMES
+    assert checks["key"]["level"] == "warn"
+    assert "/docker.sock" in checks["engine"]["text"]
+    assert "no network" in checks["isolation"]["text"]
+
+
+def test_doctor_for_people_is_one_line_a_check(program: Program) -> None:
+    """--quick starts nothing and says so."""
+    ended = program.call("doctor", "--quick")
+    lines = ended.stdout.splitlines()
+
+    assert ended.code == 0
+    assert [line.split()[1] for line in lines if not line.startswith(" ")] == [*NAMES[:8], "sandbox"]
+    assert "\x1b" not in ended.stdout
+
+
+@pytest.mark.parametrize("arguments", [["doctor"], ["doctor", "--json"], ["reap"]])
+def test_without_an_engine_the_exit_code_is_5(program: Program, arguments: list[str]) -> None:
+    """And the one line says where it was looked for."""
+    ended = program.call(*arguments, DOCKER_HOST="unix:///nonexistent.sock")
+
+    assert ended.code == 5
+    assert "/nonexistent.sock" in ended.stdout + ended.stderr
+
+
+def test_doctor_names_a_missing_image_and_the_remedy(program: Program) -> None:
+    """No container is tried then."""
+    ended = program.call("doctor", "--json", "--image", "no/such:image")
+    last = ended.document["checks"][-1]
+
+    assert (ended.code, last["name"], last["level"]) == (5, "image", "fail")
+    assert "no/such:image is missing" in last["text"]
+
+
+def test_doctor_never_shows_the_key(program: Program) -> None:
+    """It says where the key comes from."""
+    ended = program.call("doctor", "--quick", ANTHROPIC_API_KEY="CANARY-KEY")
+
+    assert "from ANTHROPIC_API_KEY" in ended.stdout
+    assert "CANARY-KEY" not in ended.stdout + ended.stderr
+
+
+def test_reap_removes_what_a_killed_run_left(program: Program) -> None:
+    """Kill -9 leaves the container and a record that tells as far as it goes; reap names and removes the container."""
+    process = program.sleeping()
+    process.kill()
+    process.communicate()
+    session = program.session().name
+    listed = program.call("sessions", "list", "--json").document
+    left = containers_of(session)
+    reaped = program.call("reap")
+
+    assert (listed["session_id"], listed["status"]) == (session, "unfinished")
+    assert len(left) == 1
+    assert reaped.code == 0
+    assert f"removed container {left[0]}" in reaped.stdout
+    assert containers_of(session) == []
