@@ -21,11 +21,13 @@ from sandbox_agent.tools.validation import near_names
 
 _LISTING_TIMEOUT_S = 5.0
 _LISTING_BYTES = 1024 * 1024
+_MAX_PATH_BYTES = 4095
+"""What the kernel takes."""
 
 
 def _usable_path(path: str) -> str:
-    if not path or "\0" in path:
-        raise ValueError("a path, not empty and without NUL characters")
+    if not path or "\0" in path or len(path.encode("utf-8", "replace")) > _MAX_PATH_BYTES:
+        raise ValueError(f"a path: not empty, without NUL characters, at most {_MAX_PATH_BYTES:,} bytes")
     return path
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -22,6 +21,7 @@ from sandbox_agent.types import PathAccess, Subject, ToolResult
 LIMIT = 100
 _WALK_S = 20.0
 _TIMEOUT_S = 30.0
+_MISSING = 127
 _MAGIC = frozenset("*?[{")
 
 
@@ -72,38 +72,41 @@ def _program() -> str:
     return Path(__file__).with_name("globs.py").read_text(encoding="utf-8")
 
 
-def _listing(ended: ExecResult) -> dict[str, Any]:
+class _Listing(NamedTuple):
+    total: int
+    complete: bool
+    unreadable: int
+    paths: list[str]
+
+
+def _listing(ended: ExecResult) -> _Listing:
     """What the walk printed, as data that is not trusted: it comes out of the container.
 
     Raises:
         ToolError: it is not what the walk prints.
     """
+    if ended.exit_code == _MISSING:
+        raise ToolError("Glob needs python3, and this image does not have it. Use find in Bash.")
     try:
-        listing = json.loads(ended.stdout)
-        paths = [str(path) for path in listing["paths"]][:LIMIT]
-        return {
-            "paths": paths,
-            "total": max(int(listing["total"]), len(paths)),
-            "complete": listing["complete"] is True,
-            "unreadable": int(listing["unreadable"]),
-        }
-    except (ValueError, KeyError, TypeError, RecursionError) as exc:
+        total, complete, unreadable, *paths = ended.stdout.decode("utf-8", "replace").split("\0")[:-1]
+        return _Listing(int(total), complete == "1", int(unreadable), paths[:LIMIT])
+    except ValueError as exc:
         said = ended.stderr.decode("utf-8", "replace").strip()[-500:]
         why = f"it took longer than {_TIMEOUT_S:g} s" if ended.timed_out else said or "no listing came"
         raise ToolError(f"The files could not be listed: {why}") from exc
 
 
-def _result(value: GlobInput, root: SearchRoot, pattern: str, listing: dict[str, Any]) -> ToolResult:
-    shown = [root.shown(path).encode("utf-8", "replace").decode("utf-8") for path in listing["paths"]]
-    total, complete = listing["total"], listing["complete"]
+def _result(value: GlobInput, root: SearchRoot, pattern: str, listing: _Listing) -> ToolResult:
+    shown = [root.shown(path) for path in listing.paths]
+    total, complete = listing.total, listing.complete
     notes: list[str] = []
     if total > len(shown):
         least = "" if complete else "at least "
         notes.append(f"The {len(shown)} newest of {least}{total:,} files. Narrow the pattern to see others.")
     if not complete:
         notes.append(f"The search was stopped after {_WALK_S:g} s: files are missing. Narrow path or pattern.")
-    if listing["unreadable"]:
-        notes.append(f"{listing['unreadable']} directories could not be read.")
+    if listing.unreadable:
+        notes.append(f"{listing.unreadable} directories could not be read.")
     if not shown:
         where = "itself" if "/" not in pattern and "**" not in pattern else "or below"
         hint = f' For all levels use "**/{pattern}".' if where == "itself" else ""

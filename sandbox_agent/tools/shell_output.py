@@ -52,6 +52,8 @@ def report_of(ended: ExecResult, nonce: str) -> Report:
         path: str | None = cwd.removesuffix(b"\n").decode("utf-8")
     except UnicodeDecodeError:
         path = None
+    if path is not None and "\0" in path:
+        path = None
     return Report(tuple(int(word) for word in stages), path, strays)
 
 
@@ -64,8 +66,8 @@ async def excerpt(ctx: ToolContext, ended: ExecResult, report: Report, file_path
         file = ended.spill_path
         kept_bytes = ended.spill_bytes
     else:
-        strays = b"\n" + report.strays if report.strays and ended.stdout else report.strays
-        head = tail = _decode(ended.stdout + strays).rstrip("\n")
+        between = b"" if ended.stdout.endswith(b"\n") or not ended.stdout else b"\n"
+        head = tail = _decode(ended.stdout + between + report.strays).rstrip("\n")
         is_utf8 = _is_utf8(ended.stdout)
         if len(head) <= INLINE_CHARS:
             return Excerpt(head, False, is_utf8)

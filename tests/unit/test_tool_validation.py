@@ -63,6 +63,7 @@ def test_fields_without_meaning_here_are_ignored(tool: Tool, fields: JsonObject)
         (READ, {"file_path": ["a"]}, ["`file_path`", "string", 'the array ["a"]']),
         (READ, {"file_path": ""}, ["`file_path`", "not empty"]),
         (READ, {"file_path": "a\0b"}, ["`file_path`", "NUL"]),
+        (READ, {"file_path": "a" * 5000}, ["`file_path`", "at most 4,095 bytes"]),
         (READ, {"file_path": "\ud800"}, ["surrogate"]),
         (BASH, {"command": "true", "run_in_background": True}, ["`run_in_background`", "not known"]),
         (BASH, {"command": "true", "timeout": 0}, ["`timeout`", "greater than 0"]),
