@@ -12,7 +12,7 @@ from sandbox_agent.policy.shell.facts import with_facts
 from sandbox_agent.policy.shell.model import NEVER, Concern, Hazard, SimpleCommand, Word, WordKind
 from sandbox_agent.policy.shell.parser import UnreadableError, hidden_character, parse
 from sandbox_agent.policy.shell.tables import tables
-from sandbox_agent.policy.shell.walk import MAX_COMMANDS, walk
+from sandbox_agent.policy.shell.walk import MAX_COMMANDS, Found, walk
 from sandbox_agent.policy.shell.wrappers import unwrap
 from sandbox_agent.types import WORKSPACE_MOUNT, PathAccess
 
@@ -160,32 +160,46 @@ def changes_folder(command: SimpleCommand) -> bool:
 
 def _collect(text: str) -> tuple[tuple[SimpleCommand, ...], tuple[SimpleCommand, ...], tuple[Concern, ...]]:
     """Walk the text and, in turn, every shell text and every command that it would run."""
-    texts: deque[tuple[str, str]] = deque([(text, "")])
+    texts: deque[_Text] = deque([_Text(text)])
     commands: list[SimpleCommand] = []
     guesses: list[SimpleCommand] = []
     concerns: list[Concern] = []
     parsed = words = 0
     while texts:
-        current, via = texts.popleft()
+        current = texts.popleft()
         parsed += 1
         if parsed > MAX_SCRIPTS:
             raise UnreadableError(f"it holds more than {MAX_SCRIPTS} shell texts")
-        found = walk(parse(current), current)
+        found = _walked(current)
         concerns += found.concerns
+        texts += [_Text(inner, "process substitution") for inner in found.texts]
         words += sum(len(command.words) for command in found.commands)
-        if words > MAX_WORDS:
-            raise UnreadableError(f"it has more than {MAX_WORDS} words")
         for command in found.commands:
-            for part in _unwrapped(replace(command, via=command.via or via), guesses, texts):
-                commands.append(part)
-                if len(commands) + len(guesses) > MAX_COMMANDS:
-                    raise UnreadableError(f"it has more than {MAX_COMMANDS} commands")
+            commands += _unwrapped(replace(command, via=command.via or current.via), guesses, texts)
+            if len(commands) + len(guesses) > MAX_COMMANDS or words > MAX_WORDS:
+                raise UnreadableError(f"it has more than {MAX_COMMANDS} commands or {MAX_WORDS} words")
     return tuple(commands), tuple(guesses), tuple(concerns)
 
 
-def _unwrapped(
-    command: SimpleCommand, guesses: list[SimpleCommand], texts: deque[tuple[str, str]]
-) -> Iterator[SimpleCommand]:
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A shell text to parse. A partial one holds what is known before run time; it need not parse."""
+
+    text: str
+    via: str = ""
+    partial: bool = False
+
+
+def _walked(current: _Text) -> Found:
+    try:
+        return walk(parse(current.text), current.text)
+    except UnreadableError:
+        if not current.partial:
+            raise
+        return Found()
+
+
+def _unwrapped(command: SimpleCommand, guesses: list[SimpleCommand], texts: deque[_Text]) -> Iterator[SimpleCommand]:
     """The command and what it wraps, outermost first; shell texts go to `texts`."""
     waiting = deque([(command, 0)])
     while waiting:
@@ -197,8 +211,9 @@ def _unwrapped(
         name = current.program
         for script in found.scripts:
             if script.static:
-                texts.append((script.text, f"{name} (shell text)"))
+                texts.append(_Text(script.text, f"{name} (shell text)"))
             else:
+                texts.append(_Text(script.partial or "", f"{name} (shell text)", partial=True))
                 hazards.append(Hazard(NEVER, "runs text that is only known at run time"))
         transparent = current.transparent or found.transparent
         yield with_facts(replace(current, hazards=(*current.hazards, *hazards), transparent=transparent))
@@ -207,4 +222,7 @@ def _unwrapped(
 
 
 def _inner(outer: SimpleCommand, words: tuple[Word, ...], via: str) -> SimpleCommand:
-    return SimpleCommand(words, " ".join(word.text for word in words), background=outer.background, via=via)
+    """A wrapped command; here-documents of the wrapper are its input too."""
+    here = tuple(redirect for redirect in outer.redirects if redirect.is_text)
+    source = " ".join(word.text for word in words)
+    return SimpleCommand(words, source, background=outer.background, redirects=here, via=via)

@@ -24,6 +24,8 @@ class Word:
 
     text: str
     kind: WordKind = WordKind.STATIC
+    partial: str | None = None
+    """Of a DYNAMIC word: quotes removed, expansions as they are written. What deny rules see of `bash -c "rm $x"`."""
 
     @property
     def static(self) -> bool:

@@ -43,6 +43,8 @@ class Found:
 
     commands: list[SimpleCommand] = field(default_factory=list)
     concerns: list[Concern] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    """Shell texts that the tree holds unparsed: shfmt leaves `<(cmd)` inside `${x:-...}` as plain characters."""
 
 
 def walk(tree: Node, text: str) -> Found:
@@ -167,14 +169,14 @@ class _Walker:
         target = self.word(node.get("Word"))
         text = None
         if node.get("Op") in ("<<", "<<-"):
-            text = here_text(node.get("Hdoc"), literal=is_quoted(node.get("Word") or {}))
+            text = here_text(node.get("Hdoc"), self.source, literal=is_quoted(node.get("Word") or {}))
         elif node.get("Op") == "<<<":
             text = target
         self.inside(node, own_words=True)
         return Redirect(node.get("Op", ""), target, (node.get("N") or {}).get("Value", ""), text)
 
     def word(self, node: Node | None) -> Word:
-        return resolve(node, self.source(node) if node else "")
+        return resolve(node, self.source)
 
     def inside(self, node: Any, *, own_words: bool) -> None:
         """Visit the children of a node. With `own_words` its expansions already make a command's words dynamic;
@@ -192,6 +194,8 @@ class _Walker:
         if kind in ("CmdSubst", "ProcSubst"):
             self.substitution(node, own_words=own_words)
             return
+        if kind == "ParamExp":
+            self.found.texts += _process_texts(self.source(node))
         if kind in _EXPANSIONS and not own_words:
             self.concern(node, _EXPANSIONS[kind])
         if kind in _CONSTRUCTS:
@@ -216,3 +220,15 @@ class _Walker:
         if len(self.found.commands) >= MAX_COMMANDS:
             raise UnreadableError(f"it has more than {MAX_COMMANDS} commands")
         self.found.commands.append(command)
+
+
+def _process_texts(source: str) -> list[str]:
+    """What stands in `<(...)` and `>(...)`, up to the bracket that closes it or the end."""
+    texts = []
+    for match in re.finditer(r"[<>]\(", source):
+        depth, end = 1, match.end()
+        while end < len(source) and depth:
+            depth += (source[end] == "(") - (source[end] == ")")
+            end += 1
+        texts.append(source[match.end() : end - 1 if depth == 0 else end])
+    return list(dict.fromkeys(texts))

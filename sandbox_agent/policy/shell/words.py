@@ -6,6 +6,7 @@ Everything bash would compute at run time makes the word DYNAMIC; nothing is eve
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sandbox_agent.policy.paths import TOOLS_HOME
@@ -37,6 +38,7 @@ _GLOB_CHARS = "*?["
 class _Builder:
     """The word so far: `text` with quotes removed, `pattern` with quoted glob characters escaped."""
 
+    source: Callable[[Node], str]
     text: list[str] = field(default_factory=list)
     pattern: list[str] = field(default_factory=list)
     bare: list[str] = field(default_factory=list)
@@ -48,24 +50,29 @@ class _Builder:
         self.pattern.append(re.sub(r"([*?\[\]\\])", r"\\\1", text))
         self.bare.append(" ")
 
+    def computed(self, node: Node) -> None:
+        self.dynamic = True
+        self.text.append(self.source(node))
+
     def unquoted(self, text: str) -> None:
         self.text.append(text)
         self.pattern.append(text)
         self.bare.append(text)
 
 
-def resolve(node: Node | None, source: str = "") -> Word:
-    """The word at a Word node; a missing node is the empty word. `source` is what a dynamic word shows as."""
-    builder = _Builder()
+def resolve(node: Node | None, source: Callable[[Node], str] = lambda node: "") -> Word:
+    """The word at a Word node; a missing node is the empty word. `source` gives the text of a node as written."""
+    builder = _Builder(source)
     parts: list[Node] = list((node or {}).get("Parts") or ())
     for index, part in enumerate(parts):
         _part(part, builder, first=index == 0)
     # `~"x"` is no home folder for bash; rare enough to be simply not known.
     builder.dynamic |= len(parts) > 1 and parts[0].get("Value") == "~"
     text = "".join(builder.text)
+    whole = source(node) if node else ""
     bare = "".join(builder.bare)
     if builder.dynamic or _has_braces(bare):
-        return Word(source or text, WordKind.DYNAMIC)
+        return Word(whole or text, WordKind.DYNAMIC, text)
     if "*" in bare or "?" in bare or ("[" in bare and "]" in text[text.index("[") :]):
         return Word("".join(builder.pattern), WordKind.GLOB)
     return Word(text)
@@ -77,15 +84,16 @@ def is_quoted(node: Node) -> bool:
     return any(part.get("Type") != "Lit" or "\\" in part.get("Value", "") for part in parts)
 
 
-def here_text(node: Node | None, *, literal: bool) -> Word:
+def here_text(node: Node | None, source: Callable[[Node], str], *, literal: bool) -> Word:
     """The body of a here-document: text as it is with a quoted delimiter, else as in double quotes."""
-    builder = _Builder()
+    builder = _Builder(source)
     for part in (node or {}).get("Parts") or ():
         if part.get("Type") != "Lit":
-            builder.dynamic = True
+            builder.computed(part)
         else:
             builder.quoted(part.get("Value", "") if literal else _double_quoted(part.get("Value", "")))
-    return Word("".join(builder.text), WordKind.DYNAMIC if builder.dynamic else WordKind.STATIC)
+    text = "".join(builder.text)
+    return Word(text, WordKind.DYNAMIC, text) if builder.dynamic else Word(text)
 
 
 def ansi_c(text: str) -> str:
@@ -127,9 +135,9 @@ def _part(part: Node, builder: _Builder, *, first: bool) -> None:
                 if inner.get("Type") == "Lit":
                     builder.quoted(_double_quoted(inner.get("Value", "")))
                 else:
-                    builder.dynamic = True
+                    builder.computed(inner)
         case _:
-            builder.dynamic = True
+            builder.computed(part)
 
 
 def _literal(value: str, builder: _Builder, *, first: bool) -> None:

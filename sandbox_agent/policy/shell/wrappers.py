@@ -103,7 +103,10 @@ def _text_builtin(name: str, words: tuple[Word, ...], found: Unwrapped) -> None:
 
 def _joined(words: list[Word] | tuple[Word, ...]) -> Word:
     static = all(word.static for word in words)
-    return Word(" ".join(word.text for word in words), WordKind.STATIC if static else WordKind.DYNAMIC)
+    if static:
+        return Word(" ".join(word.text for word in words))
+    partial = " ".join(word.text if word.partial is None else word.partial for word in words)
+    return Word(partial, WordKind.DYNAMIC, partial)
 
 
 def _find(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
@@ -240,7 +243,7 @@ def _strings(words: tuple[Word, ...], wrapper: Wrapper, found: Unwrapped) -> Non
 def _split_value(text: str, rest: tuple[Word, ...], found: Unwrapped) -> None:
     """`env -S "CMD ARG"`: the text is split into words, the rest follows."""
     try:
-        found.inner.append((*(Word(word) for word in shlex.split(text)), *rest))
+        found.inner.append((Word("env"), *(Word(word) for word in shlex.split(text)), *rest))
     except ValueError:
         found.hazards.append(Hazard(NEVER, "its text cannot be split into words"))
 
