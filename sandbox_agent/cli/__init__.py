@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import click
 
 from sandbox_agent import __version__, registry
-from sandbox_agent.cli.faults import report
+from sandbox_agent.cli.faults import Terminated, report
 from sandbox_agent.errors import SandboxAgentError
 
 COMMANDS = {
@@ -85,6 +85,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = cli.main(arguments, prog_name="sandbox-agent", standalone_mode=False)
-    except (click.ClickException, click.Abort, SandboxAgentError) as exc:
+    except (click.ClickException, click.Abort, SandboxAgentError, Terminated) as exc:
         code = report(exc, arguments)
     sys.exit(code if isinstance(code, int) else 0)

@@ -13,6 +13,7 @@ from typing import cast
 
 import anyio
 
+from sandbox_agent.cli.faults import Terminated
 from sandbox_agent.cli.finish import finish, kept
 from sandbox_agent.cli.job import Apply, Job, make_screen
 from sandbox_agent.cli.signals import Stop
@@ -87,6 +88,10 @@ def start(
     job = Job(config, task, apply, screen, RunSummary(changes_expected=apply == "always"), Stop(), verbose, watch)
     try:
         anyio.run(_run, job)
+    except (Terminated, KeyboardInterrupt) as exc:
+        # Between the start of the event loop and its own handlers; nothing of the session was open.
+        number = signal.SIGTERM if isinstance(exc, Terminated) else signal.SIGINT
+        _end_by(job, number)
     except BaseException as exc:
         # A fault of ours: its trace goes to stderr, and stdout still carries what was promised.
         job.summary.end("failed", f"{type(exc).__name__}: {exc}")
@@ -135,12 +140,15 @@ async def _session(job: Job) -> None:
             await finish(job, session)
 
 
+def _end_by(job: Job, number: signal.Signals) -> None:
+    job.summary.end("interrupted" if number == signal.SIGINT else "terminated", f"ended by {number.name}")
+
+
 def _explain_end(job: Job) -> None:
     """What the view has not said: a fault outside the run, a signal, the error of a headless run."""
     cause, summary = job.stop.cause, job.summary
     if cause is not None:
-        status = "interrupted" if cause == signal.SIGINT else "terminated"
-        summary.end(status, f"ended by {cause.name}")
+        _end_by(job, cause)
     if summary.error is not None and (summary.fault is not None or job.screen.view is None):
         job.say(f"sandbox-agent: {summary.error}", "red")
     if cause is not None and summary.started is not None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
 
 import click
 
@@ -11,18 +14,34 @@ from sandbox_agent import registry
 from sandbox_agent.errors import SandboxAgentError
 
 ABORTED = 130
+TERMINATED = 143
 USAGE = 2
 
 
-def report(fault: Exception, arguments: Sequence[str]) -> int:
+class Terminated(BaseException):
+    """SIGTERM came before the run was there to deal with it."""
+
+
+def catch_sigterm() -> None:
+    """Let SIGTERM raise `Terminated` from now on; the run's own handling takes over later."""
+
+    def raise_it(number: int, frame: FrameType | None) -> NoReturn:
+        raise Terminated("ended by SIGTERM")
+
+    signal.signal(signal.SIGTERM, raise_it)
+
+
+def report(fault: BaseException, arguments: Sequence[str]) -> int:
     """Say what was wrong; returns the exit code.
 
     Args:
-        fault: a click exception, or one of ours that no command dealt with.
+        fault: a click exception, an error of ours that no command dealt with, or `Terminated`.
         arguments: the command line, to know whether stdout has to carry JSON: click may have failed before it knew.
     """
     if isinstance(fault, click.Abort):
-        code, text = ABORTED, "interrupted"
+        code, text = ABORTED, "ended by SIGINT"
+    elif isinstance(fault, Terminated):
+        code, text = TERMINATED, str(fault)
     elif isinstance(fault, click.ClickException):
         code, text = USAGE if isinstance(fault, click.UsageError) else fault.exit_code, _usage(fault)
     else:

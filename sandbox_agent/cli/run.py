@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from sandbox_agent import registry
+from sandbox_agent.cli.faults import catch_sigterm
 from sandbox_agent.config import DEFAULT_MODEL
 from sandbox_agent.types import Mode
 
@@ -79,6 +80,7 @@ Exit codes: 0 done, 1 the task failed, 2 usage or configuration, 3 done but perm
 @click.option("-v", "--verbose", is_flag=True, help="Show thinking, whole outputs and whole diffs.")
 def COMMAND(task: str, resume_last: bool, **options: object) -> int:
     """Give an agent a TASK on a folder. TASK - reads it from standard input, which is not read otherwise."""
+    catch_sigterm()
     if resume_last:
         if options["resume"] is not None:
             raise click.UsageError("-c and --resume exclude each other")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -167,3 +168,31 @@ def test_completion_prints_a_script_for_the_shell() -> None:
 def test_the_wanted_output_is_found_without_click(arguments: list[str], output: str | None) -> None:
     """click may have failed before it got that far."""
     assert wanted_output(arguments) == output
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "status"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")]
+)
+def test_a_signal_before_the_run_begins_is_a_document_too(number: int, code: int, status: str) -> None:
+    """Here it comes while the task is read."""
+
+    class Stdin(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, _: object) -> int:
+            signal.raise_signal(number)
+            return 0
+
+    stdin, handler = sys.stdin, signal.getsignal(signal.SIGTERM)
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(Stdin()))
+    try:
+        ended = call("run", "--output", "json", "-")
+    finally:
+        sys.stdin = stdin
+        signal.signal(signal.SIGTERM, handler)
+    document = json.loads(ended.out)
+
+    assert ended.code == document["exit_code"] == code
+    assert document["status"] == status
+    assert ended.err.endswith(f"sandbox-agent: ended by {signal.Signals(number).name}\n")
