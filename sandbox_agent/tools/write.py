@@ -52,10 +52,10 @@ async def run(value: WriteInput, ctx: ToolContext) -> ToolResult:
 
 
 async def _known_content(ctx: ToolContext, place: Place) -> bytes | None:
-    """The content that is there, None if no file is.
+    """The content that is there, None if no file is. Whether it is the known one the swap finds out.
 
     Raises:
-        ToolError: there is one that the model has not seen as it is now.
+        ToolError: there is one that the model has not seen.
     """
     try:
         there = await ctx.sandbox.read_file(place.path, limit_bytes=DIFFED_BYTES, resolved=place.resolved)
@@ -63,14 +63,11 @@ async def _known_content(ctx: ToolContext, place: Place) -> bytes | None:
         return None
     except OSError as exc:
         raise ToolError(explain(exc, place.path)) from exc
-    known = ctx.known_files.get(place.resolved)
-    if known is None:
+    if place.resolved not in ctx.known_files:
         raise ToolError(
             f"{place.path} is already there and you have not read it. Read it first; nothing was written. "
             "(To replace a file that Read cannot show, remove it with Bash first.)"
         )
-    if known != there.sha256:
-        raise ToolError(_changed(place.path))
     return there.data
 
 

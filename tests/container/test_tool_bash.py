@@ -287,3 +287,12 @@ async def test_memory_that_runs_out_is_named(tmp_path: Path) -> None:
 async def test_a_time_limit_above_the_most_is_the_most(box: ToolBox) -> None:
     """It is not refused."""
     assert not (await box.bash("true", timeout=9_999_999)).is_error
+
+
+async def test_without_the_runner_the_shell_reports_just_the_same(tmp_path: Path) -> None:
+    """One Docker exec per call: write order, directory, pipeline and end of input hold there, too."""
+    async with started(tmp_path, transport="exec") as box:
+        ctx = box.fresh()
+        result = await box.bash("mkdir s; cd s; echo out; echo err >&2; cat; false | true", ctx)
+        assert str(result.content).startswith("out\nerr\nExit code: 0")
+        assert (ctx.cwd, result.meta["pipeline"]) == ("/workspace/s", [1, 0])

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from sandbox_agent.sandboxes.base import MIB, Sandbox
 from sandbox_agent.sandboxes.docker import create
@@ -39,14 +40,24 @@ class ToolBox:
 
 
 @asynccontextmanager
-async def started(folder: Path, *, memory_bytes: int = 2048 * MIB) -> AsyncIterator[ToolBox]:
+async def started(
+    folder: Path, *, memory_bytes: int = 2048 * MIB, transport: Literal["auto", "exec"] = "auto"
+) -> AsyncIterator[ToolBox]:
     """A sandbox whose workspace and state lie in `folder`; its tools' user owns the workspace."""
     workspace, state = folder / "workspace", folder / "state"
     workspace.mkdir()
     state.mkdir()
     uid, gid = (os.getuid(), os.getgid()) if os.getuid() else (1234, 1234)
     os.chown(workspace, uid, gid)
-    spec = SandboxSpec(str(workspace), uid, gid, f"tools-{secrets.token_hex(4)}", str(state), memory_bytes=memory_bytes)
+    spec = SandboxSpec(
+        str(workspace),
+        uid,
+        gid,
+        f"tools-{secrets.token_hex(4)}",
+        str(state),
+        memory_bytes=memory_bytes,
+        transport=transport,
+    )
     sandbox = create(spec, resolve_endpoint(os.environ))
     try:
         await sandbox.start()
