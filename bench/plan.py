@@ -1,0 +1,110 @@
+"""What is measured, on whom, and what became of it; the names that `--only` takes and the columns and rows of the table."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+PARTS = {
+    "sandbox": "commands, files and sessions in the sandbox",
+    "loop": "turns of an agent against a scripted API",
+    "overlap": "what waits for what at the start, and --help",
+}
+
+CONTENDERS = {
+    "ours": "ours",
+    "exec": "ours, exec per call",
+    "host": "host, no sandbox",
+    "docker": "docker CLI",
+    "mini": "mini-swe-agent",
+    "swerex": "SWE-ReX",
+    "claude": "Claude Code",
+    "null": "null agent",
+}
+"""Column titles, by name. `ours` is what all others are divided by."""
+
+IN_PART = {
+    "sandbox": ("ours", "exec", "host", "docker", "mini", "swerex"),
+    "loop": ("ours", "claude", "null"),
+    "overlap": ("ours", "host"),
+}
+
+MEASURES = {
+    "command": "one command (`true`)",
+    "read1": "one read of 10 KB",
+    "read10": "ten reads of 10 KB at once",
+    "grep10": "ten `rg` over 2,000 files at once",
+    "read10mb": "one read of 10 MB",
+    "start": "session start",
+    "stop": "session end",
+    "loop_start": "agent: start to first request",
+    "turn_read1": "agent: turn of one Read",
+    "turn_read10": "agent: turn of ten Reads",
+    "turn_bash1": "agent: turn of one Bash (`true`)",
+    "turn_grep10": "agent: turn of ten Greps over 2,000 files",
+    "turn_write1": "agent: turn of one Write",
+    "request": "start to first request, engine and API prompt",
+    "request_slow_engine": "start to first request, container start held back",
+    "ready": "start to container ready, engine and API prompt",
+    "ready_slow_api": "start to container ready, answer held back",
+    "help": "`sandbox-agent --help` (host: `python -c pass`)",
+}
+"""Row titles, by name."""
+
+
+class Spread(NamedTuple):
+    """Seconds of one cell."""
+
+    median: float
+    p10: float
+    p90: float
+    count: int
+
+
+@dataclass(slots=True)
+class Results:
+    """All that was seen: seconds by measure and contender; why a cell has none; who is absent and how to have them."""
+
+    seconds: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    troubles: dict[tuple[str, str], str] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, measure: str, contender: str, seconds: float) -> None:
+        """One more sample."""
+        self.seconds.setdefault((measure, contender), []).append(seconds)
+
+    def trouble(self, measure: str, contender: str, text: str) -> None:
+        """A measurement that failed; the first one of a cell is kept."""
+        self.troubles.setdefault((measure, contender), text)
+
+    def spread(self, measure: str, contender: str) -> Spread | None:
+        """Median, p10, p90 and count of one cell; None where there is none."""
+        samples = self.seconds.get((measure, contender))
+        if not samples:
+            return None
+        if len(samples) == 1:
+            return Spread(samples[0], samples[0], samples[0], 1)
+        tenths = statistics.quantiles(samples, n=10, method="inclusive")
+        return Spread(statistics.median(samples), tenths[0], tenths[-1], len(samples))
+
+    def median(self, measure: str, contender: str) -> float | None:
+        """The median alone."""
+        spread = self.spread(measure, contender)
+        return spread.median if spread is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The selection of `--only`: parts are whole, a contender counts in every part it is in. Empty means all."""
+
+    words: frozenset[str] = frozenset()
+
+    def of_part(self, part: str) -> tuple[str, ...]:
+        """The contenders to measure in a part, none if it is left out."""
+        if not self.words or part in self.words:
+            return IN_PART[part]
+        if part == "overlap":  # its columns are no contenders of their own
+            return ()
+        return tuple(name for name in IN_PART[part] if name in self.words)
