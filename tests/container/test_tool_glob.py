@@ -1,0 +1,107 @@
+"""Glob in a real container: which files, in which order, how many, and how fast."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from search_tree import TREE
+from tool_box import ToolBox, call, refused, said, started
+
+from sandbox_agent.testing.tool_calls import HOST_FOLDER
+from sandbox_agent.tools.glob import TOOL as GLOB
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture(scope="module")
+async def box(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ToolBox]:
+    async with started(tmp_path_factory.mktemp("glob")) as box:
+        await box.make(TREE)
+        yield box
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({"pattern": "src/**/*.py"}, {"src/a.py", "src/deep/b.py"}),
+        ({"pattern": "*.py"}, set()),
+        ({"pattern": "*.{log,dat}"}, {"a.log", "keep.log", "bin.dat"}),
+        ({"pattern": "/workspace/src/*.py"}, {"src/a.py"}),
+        ({"pattern": f"{HOST_FOLDER}/src/*.py"}, {"src/a.py"}),
+        ({"pattern": "**/*.yml"}, {".github/workflows/ci.yml"}),
+        ({"pattern": "deep/*", "path": "src"}, {"src/deep/b.py"}),
+        ({"pattern": "src/a.py"}, {"src/a.py"}),
+        ({"pattern": "build/*"}, {"build/out.txt"}),
+        ({"pattern": "**/description"}, set()),
+    ],
+)
+async def test_glob_lists_files(box: ToolBox, fields: dict[str, str], found: set[str]) -> None:
+    """Braces, absolute patterns, hidden and ignored files; never .git, never directories."""
+    text = await said(GLOB, box.fresh(), **fields)
+    assert {line for line in text.split("\n") if not line.startswith("[")} == found
+
+
+async def test_glob_of_nothing_helps(box: ToolBox) -> None:
+    """A pattern for one level names the one for all."""
+    text = await said(GLOB, box.fresh(), pattern="*.py")
+    assert text == "[No files match '*.py' in /workspace itself. For all levels use \"**/*.py\".]"
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"pattern": "*", "path": "scr"}, "Did you mean /workspace/src"),
+        ({"pattern": "*", "path": "src/a.py"}, "is a file"),
+        ({"pattern": "*/../x"}, "before the first wildcard"),
+        ({"pattern": "{a,b}" * 20}, "more than 512"),
+    ],
+)
+async def test_glob_of_what_is_not_there_is_an_error(box: ToolBox, fields: dict[str, str], why: str) -> None:
+    """The place and the pattern are checked."""
+    assert why in await refused(GLOB, box.fresh(), **fields)
+
+
+async def test_glob_sorts_newest_first_and_ties_by_path(box: ToolBox) -> None:
+    """And a hundred at most, with the total."""
+    await box.make(
+        "mkdir t; cd t; touch -d 2020-01-01 b; touch -r b a c; touch -d 2021-01-01 new; touch -d 2019-01-01 old"
+    )
+    assert await said(GLOB, box.fresh(), pattern="t/*") == "t/new\nt/a\nt/b\nt/c\nt/old"
+    text = await said(GLOB, box.fresh(), pattern="many/*")
+    assert text.endswith("[The 100 newest of 300 files. Narrow the pattern to see others.]")
+
+
+FORTY_THOUSAND = """
+import os
+for top in "src", "node_modules":
+    for folder in range(200):
+        os.makedirs(f"/tmp/large/{top}/{folder}")
+        for number in range(100):
+            open(f"/tmp/large/{top}/{folder}/{number}.py", "w").close()
+"""
+
+
+async def test_a_tree_of_forty_thousand_files_is_fast_and_stable(box: ToolBox) -> None:
+    """Under five seconds each, the same list twice."""
+    await box.make(f"python3 -c '{FORTY_THOUSAND}'")
+    seconds: list[float] = []
+    answers: list[object] = []
+    for pattern in ("**/*", "**/*", "src/**/*.py"):
+        began = time.monotonic()
+        result = await call(GLOB, box.fresh(), {"pattern": pattern, "path": "/tmp/large"})
+        seconds.append(time.monotonic() - began)
+        answers.append((result.content, result.meta["total"], result.meta["truncated"]))
+    assert answers[0] == answers[1]
+    assert [answer[1:] for answer in answers] == [(40_000, True), (40_000, True), (20_000, True)]  # type: ignore[index]
+    assert max(seconds) < 5
+
+
+async def test_paths_are_relative_to_where_the_model_stands(box: ToolBox) -> None:
+    """Below the working directory relative, elsewhere absolute; a linked folder keeps its own name."""
+    ctx = box.fresh()
+    ctx.cwd = "/workspace/src"
+    assert await said(GLOB, ctx, pattern="**/b.py") == "deep/b.py"
+    assert await said(GLOB, ctx, pattern="../sub/*.txt") == "/workspace/sub/anchored.txt"
+    assert await said(GLOB, box.fresh(), pattern="*.py", path="linked/src") == "linked/src/a.py"
