@@ -1,4 +1,4 @@
-"""The agents of the loop part: how each is started on a workspace, with an endpoint, and with no settings of the user's."""
+"""The agents of the loop part: how each is started on a workspace, with an endpoint and none of the user's settings."""
 
 from __future__ import annotations
 

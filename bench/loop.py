@@ -1,7 +1,7 @@
 """The loop part: agents run headless on scripted turns, and the API's stamps tell what each turn cost beside the model.
 
 `python -m bench.loop` is the program that `bench` starts for this part and the overlap part; where it can (root, and an
-engine on a unix socket) in a network namespace with loopback alone, so that no agent waits for the outside, or tells it.
+engine on a unix socket) in a network namespace with loopback alone, so that no agent waits for the outside.
 """
 
 from __future__ import annotations

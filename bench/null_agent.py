@@ -1,4 +1,4 @@
-"""The floor of the loop part: streams each answer, runs nothing, and says "ok" to every tool_use. Standard library only."""
+"""The floor of the loop part: streams each answer, runs nothing, says "ok" to every tool_use. Standard library only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured, on whom, and what became of it; the names that `--only` takes and the columns and rows of the table."""
+"""What is measured, on whom, and what became of it; the names of the columns, the rows and `--only`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Spread(NamedTuple):
     median: float
     p10: float
     p90: float
-    count: int
+    samples: int
 
 
 @dataclass(slots=True)

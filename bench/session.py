@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,4 +69,4 @@ async def run_session(
 
 def overheads(seen: Sequence[Seen]) -> list[float]:
     """Seconds from the last byte of each answer to the first byte of the next request, without the first turn."""
-    return [after.arrived_s - before.answered_s for before, after in zip(seen[1:], seen[2:], strict=False)]
+    return [after.arrived_s - before.answered_s for before, after in pairwise(seen[1:])]

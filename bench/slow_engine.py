@@ -15,7 +15,7 @@ START = re.compile(rb"POST [^ ]*/containers/[0-9a-f]+/start[ ?]")
 
 @asynccontextmanager
 async def slow_engine(engine: Path, door: Path, hold_s: float) -> AsyncIterator[None]:
-    """While inside, `door` is a socket that behaves like `engine`, but every start of a container takes `hold_s` longer."""
+    """While inside, `door` behaves like the socket `engine`, but every start of a container takes `hold_s` longer."""
 
     async def serve(client: SocketStream) -> None:
         async with client, await anyio.connect_unix(engine) as server, anyio.create_task_group() as both:
