@@ -27,7 +27,7 @@ class ExecStream:
         """Raises OSError when the program, or the engine, is gone."""
         try:
             await self._stream.write_in(data)
-        except (RuntimeError, AssertionError, aiohttp.ClientError) as exc:
+        except (RuntimeError, AssertionError, aiohttp.ClientError, OSError) as exc:
             raise BrokenPipeError(str(exc)) from exc
 
     def send_eof(self) -> None:

@@ -20,6 +20,7 @@ from sandbox_agent.sandboxes.arguments import MAX_COMMAND_BYTES, check_command, 
 from sandbox_agent.sandboxes.base import DEFAULT_MAX_OUTPUT_BYTES, KILL_GRACE_S, ExecResult, FileContent, PathInfo
 from sandbox_agent.sandboxes.container import RunningContainer
 from sandbox_agent.sandboxes.exec_stream import ExecStream
+from sandbox_agent.sandboxes.perexec_script import SWEEP, WRAP, shell_word, undecoded
 from sandbox_agent.sandboxes.resident import LATER_DEADLINE_S, failed
 from sandbox_agent.sandboxes.runner.kept import KeptOutput
 from sandbox_agent.types import WORKSPACE_MOUNT
@@ -30,44 +31,6 @@ _KILLED = 137
 _EXIT_CODE_TRIES = 100
 _EXIT_CODE_WAIT_S = 0.02
 _CHUNK_BYTES = 64 * 1024
-
-_SWEEP = """
-sweep() {
-    round=0
-    while [ $round -lt 50 ]; do
-        left=
-        for place in /proc/[0-9]*; do
-            if grep -q "SANDBOX_AGENT_CALL=$1" "$place/environ" 2>/dev/null; then
-                left=1; kill -9 "${place#/proc/}" 2>/dev/null
-            fi
-        done
-        [ -n "$left" ] || return 0
-        round=$((round + 1))
-    done
-}
-"""
-
-_WRAP = (
-    _SWEEP
-    + """
-cwd=$1 limit=$2 grace=$3 size=$4 call=$5 form=$6
-shift 6
-if [ ! -d "$cwd" ]; then if [ -e "$cwd" ]; then echo notdir; else echo missing; fi; exit 0; fi
-cd -- "$cwd" 2>/dev/null || { echo denied; exit 0; }
-echo ok
-set -- env "SANDBOX_AGENT_CALL=$call" "$@"
-[ -z "$limit" ] || set -- timeout -k "$grace" "$limit" "$@"
-case $form in merge) exec 2>&1 ;; open) exec 2>/dev/null ;; esac
-case $size in
-    all) "$@" ;;
-    0) "$@" </dev/null ;;
-    *) head -c "$size" | "$@" ;;
-esac
-code=$?
-sweep "$call"
-exit $code
-"""
-)
 
 _CWD_ERRORS = {b"missing": errno.ENOENT, b"notdir": errno.ENOTDIR, b"denied": errno.EACCES}
 
@@ -187,7 +150,12 @@ class PerExec:
         folder = WORKSPACE_MOUNT if cwd is None else cwd
         check_path(folder)
         limit = "" if timeout_s is None else f"{timeout_s:g}"
-        command = ["sh", "-c", _WRAP, "sh", folder, limit, f"{KILL_GRACE_S:g}", size, call, form, *argv]
+        words = ""
+        if undecoded(folder) or any(map(undecoded, argv)):
+            # The API is JSON, which holds no such bytes: the shell makes them.
+            words = f"cwd={shell_word(folder)}; set -- {' '.join(map(shell_word, argv))}"
+            folder, argv = "", []
+        command = ["sh", "-c", WRAP, "sh", folder, limit, f"{KILL_GRACE_S:g}", size, call, form, words, *argv]
         return await self._container.open_program(command, stdin=size != "0", env=env)
 
     async def _run(self, stream: ExecStream, cwd: str | None, stdin: bytes, out: KeptOutput, err: KeptOutput) -> int:
@@ -211,7 +179,7 @@ class PerExec:
         """Kill everything that carries the call's mark; when that does not come to an end, everything."""
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(LATER_DEADLINE_S):
-                script = f'{_SWEEP} sweep "$1"'
+                script = f'{SWEEP} sweep "$1"'
                 stream = await self._container.open_program(["sh", "-c", script, "sh", call], stdin=False)
                 await stream.receive()
                 await stream.aclose()
