@@ -1,7 +1,7 @@
 """Does the first model request wait for the container, or the container for the model? Each is held back to see.
 
-Three kinds of a run of one command: as it is, with every container start held back, with the first answer held back. The
-request's time is the API's stamp, the container's is `sandbox_ready` in the run's record. Also: `--help`.
+Three kinds of a run of one command: as it is, with every container start held back, with the first answer held back.
+The request's time is the API's stamp, the container's is `sandbox_ready` in the run's record. Also: `--help`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A Messages API on loopback that plays turns and stamps the first byte of each request, the last of each answer.
 
-The product's own API double is strict, which other agents need not survive, and does not stamp bytes; this one takes any
-request and does nothing else between the two stamps. Standard library only.
+The product's own API double is strict, which other agents need not survive, and does not stamp bytes; this one takes
+any request and does nothing else between the two stamps. Standard library only.
 """
 
 from __future__ import annotations
