@@ -99,8 +99,8 @@ class BindWorkspace:
         """See `Workspace.changes`; only additions have a diff."""
         manifest = Manifest.load(self._state_dir / MANIFEST_NAME)
         with self._tree() as tree:
-            found = review(manifest, tree, tree, skip=lambda path: manifest.hidden_by(path) is not None)
-        self._review_notes = tuple(note.replace(", not copied back", "") for note in found.notes)
+            found = review(manifest, tree, tree, skip=lambda path: manifest.hidden_by(path) is not None, in_place=True)
+        self._review_notes = found.notes
         return found.changes
 
     def apply(self, paths: Collection[str] | None = None) -> ApplyOutcome:

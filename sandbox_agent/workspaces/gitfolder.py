@@ -1,8 +1,9 @@
-"""What changed in git's own folders, told in lines: nothing in them is ever copied back or read as configuration."""
+"""What changed in git's own folders, told in lines: it is never copied back, nor read as configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.entries import examine
@@ -12,12 +13,44 @@ from sandbox_agent.workspaces.tree import Found, Tree
 _SHOWN = 10
 
 
-def git_notes(manifest: Manifest, now: Mapping[str, Found], tree: Tree) -> list[str]:
-    """Lines about hooks, configuration, commits and whole repositories that came or went in the copy."""
+@dataclass(frozen=True, slots=True)
+class _Words:
+    made: str
+    removed: str
+    hooks: str
+    config: str
+    commits: str
+
+
+_IN_COPY = _Words(
+    made="a repository was made inside; it is not copied back",
+    removed="was removed in the copy; the original stays",
+    hooks="hooks changed in the copy, not copied back",
+    config="git configuration changed in the copy, not copied back",
+    commits="commits or branches changed in the copy, only the files are copied back",
+)
+_IN_PLACE = _Words(
+    made="a repository was made",
+    removed="was removed",
+    hooks="hooks changed, and git on the host runs them",
+    config="git configuration changed, and git on the host obeys it",
+    commits="commits or branches changed",
+)
+
+
+def git_notes(manifest: Manifest, now: Mapping[str, Found], tree: Tree, *, in_place: bool = False) -> list[str]:
+    """Lines about hooks, configuration, commits and whole repositories that came or went.
+
+    Args:
+        manifest: the folder at the start.
+        now: what lies in git's folders in `tree`.
+        tree: the session's copy, or the person's folder when `in_place`.
+    """
+    words = _IN_PLACE if in_place else _IN_COPY
     was = {path for path, entry in manifest.entries.items() if in_git(path) and entry.hidden is None}
     tops_before, tops_now = {_split(p)[0] for p in was}, {_split(p)[0] for p in now}
-    lines = [f"{top}: a repository was made inside; it is not copied back" for top in sorted(tops_now - tops_before)]
-    lines += [f"{top}: was removed in the copy; the original stays" for top in sorted(tops_before - tops_now)]
+    lines = [f"{top}: {words.made}" for top in sorted(tops_now - tops_before)]
+    lines += [f"{top}: {words.removed}" for top in sorted(tops_before - tops_now)]
     kept = tops_before & tops_now
     changed = sorted(
         path
@@ -26,13 +59,12 @@ def git_notes(manifest: Manifest, now: Mapping[str, Found], tree: Tree) -> list[
     )
     hooks = [path for path in changed if _area(path) == "hooks"]
     config = [path for path in changed if _area(path) == "config"]
-    if hooks:
-        lines.append(f"hooks changed in the copy, not copied back: {_some(hooks)}")
-    if config:
-        lines.append(f"git configuration changed in the copy, not copied back: {_some(config)}")
     commits = sorted({_split(path)[0] for path in changed if _area(path) == "commits"})
-    if commits:
-        lines.append(f"commits or branches changed in the copy, only the files are copied back: {_some(commits)}")
+    lines += [
+        f"{cause}: {_some(paths)}"
+        for cause, paths in ((words.hooks, hooks), (words.config, config), (words.commits, commits))
+        if paths
+    ]
     return lines
 
 

@@ -59,7 +59,14 @@ class Scan:
         return not any("/".join(parts[:count]) in self.unknown for count in range(1, len(parts) + 1))
 
 
-def review(manifest: Manifest, copy: Tree, host: Tree, *, skip: Callable[[str], bool] = lambda _: False) -> Review:
+def review(
+    manifest: Manifest,
+    copy: Tree,
+    host: Tree,
+    *,
+    skip: Callable[[str], bool] = lambda _: False,
+    in_place: bool = False,
+) -> Review:
     """Everything that differs, by path.
 
     Args:
@@ -67,6 +74,7 @@ def review(manifest: Manifest, copy: Tree, host: Tree, *, skip: Callable[[str], 
         copy: what the tools worked on.
         host: the person's folder, for the text that was there before.
         skip: paths to leave out of the comparison.
+        in_place: `copy` is the person's folder itself.
 
     Raises:
         WorkspaceError: the copy cannot be walked.
@@ -74,7 +82,7 @@ def review(manifest: Manifest, copy: Tree, host: Tree, *, skip: Callable[[str], 
     notes = Notes()
     scan = scan_tree(copy, manifest, notes, skip)
     differences = {difference.path: difference for difference in compare(manifest, scan)}
-    for line in git_notes(manifest, scan.git, copy):
+    for line in git_notes(manifest, scan.git, copy, in_place=in_place):
         notes.say(line)
     budget = Budget()
     changes = tuple(
