@@ -35,6 +35,9 @@ ENV: Mapping[str, str] = {
     "EDITOR": "false",
     "VISUAL": "false",
     "DEBIAN_FRONTEND": "noninteractive",
+    "TERM": "dumb",
+    # Byte code beside the sources would show up among the changes of every session that runs Python.
+    "PYTHONPYCACHEPREFIX": f"{HOME}/.cache/python",
 }
 """The whole environment of every command. Nothing of the host's comes in."""
 

@@ -35,23 +35,8 @@ KEPT_BYTES = 256 * KIB
 
 SPILL_ROOM = "/tmp/sandbox-agent"
 
-ENVIRONMENT: Mapping[str, str] = MappingProxyType(
-    {
-        "BASH_ENV": "/dev/stdin",
-        "PAGER": "cat",
-        "GIT_PAGER": "cat",
-        "MANPAGER": "cat",
-        "TERM": "dumb",
-        "DEBIAN_FRONTEND": "noninteractive",
-        "GIT_TERMINAL_PROMPT": "0",
-        # A message that exists is taken as it is; a list of commits to rework is not.
-        "GIT_EDITOR": "true",
-        "GIT_SEQUENCE_EDITOR": "false",
-        "EDITOR": "false",
-        "VISUAL": "false",
-    }
-)
-"""So that nothing waits for a person: no pager, no editor, no password prompt."""
+ENVIRONMENT: Mapping[str, str] = MappingProxyType({"BASH_ENV": "/dev/stdin"})
+"""Bash reads the prologue from its stdin; pagers, editors and prompts are switched off by the sandbox itself."""
 
 # 251 is a number no script uses by habit (9 and 200 are: flock). xtrace of the trap goes nowhere.
 _PROLOGUE = (
