@@ -53,8 +53,9 @@ class RunnerGoneError(Exception):
 class Connection:
     """The calls of one runner. Whatever goes wrong with it ends all of them, see `gone`."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, *, heartbeat_s: float = HEARTBEAT_S) -> None:
         self._channel = channel
+        self._heartbeat_s = heartbeat_s
         self._reader = FrameReader()
         self._calls: dict[int, Call] = {}
         self._waiters: dict[anyio.Event, int] = {}
@@ -142,7 +143,7 @@ class Connection:
 
     async def _send(self, data: bytes) -> None:
         # Shielded, because aiohttp's drain hands one future to all who wait: cancelling one would cancel the others.
-        with anyio.CancelScope(shield=True), anyio.move_on_after(HEARTBEAT_S * MAX_SILENT_BEATS) as scope:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(self._heartbeat_s * MAX_SILENT_BEATS) as scope:
             async with self._sending:
                 self._raise_if_gone()
                 try:
@@ -175,7 +176,7 @@ class Connection:
         self._reading = True
         data = b""
         try:
-            with anyio.move_on_after(HEARTBEAT_S) as scope:
+            with anyio.move_on_after(self._heartbeat_s) as scope:
                 data = await self._channel.receive()
         finally:
             self._reading = False

@@ -157,13 +157,14 @@ def _security_options(spec: SandboxSpec) -> list[str]:
 
 
 def _tmpfs(spec: SandboxSpec) -> dict[str, str]:
+    # The mode of a folder that the image has wins over one given here (seen with runc 1.1).
     common = "rw,nosuid,nodev"
     mounts = {
         "/tmp": f"{common},exec,size={spec.tmp_bytes},nr_inodes=200000,mode=1777",
         HOME: f"{common},exec,size={spec.home_bytes},nr_inodes=100000,uid={spec.uid},gid={spec.gid},mode=700",
     }
     for path, size in SMALL_TMPFS.items():
-        mounts[path] = f"{common},noexec,size={size},nr_inodes=5000,mode=1777"
+        mounts[path] = f"{common},noexec,size={size},nr_inodes=5000"
     return mounts
 
 

@@ -39,6 +39,10 @@ class Rig:
         made = await anyio.to_thread.run_sync(lambda: self.client.exec_create(self.info.id, argv, user=user))
         await anyio.to_thread.run_sync(lambda: self.client.exec_start(made["Id"], detach=True))
 
+    async def until(self, name: str) -> None:
+        """Wait until a command has made this file in the workspace."""
+        await self.sandbox.exec(["bash", "-c", f"until [ -e {name} ]; do sleep 0.01; done"], timeout_s=30)
+
     async def inspect(self) -> dict[str, Any]:
         return await anyio.to_thread.run_sync(self.client.inspect_container, self.info.id)
 
