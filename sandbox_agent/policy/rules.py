@@ -156,7 +156,9 @@ def _check_tool(text: str, tool: str, specifier: str | None, verdict: Verdict, l
 
 def _near(name: str, names: Iterable[str]) -> str | None:
     by_lower = {known.lower(): known for known in names}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.8)
+    # A tool of the embedding program may be called Fetch: only what is nearly as long is a misspelling of WebFetch.
+    similar = [known for known in by_lower if abs(len(known) - len(name)) <= 1]
+    found = difflib.get_close_matches(name.lower(), similar, n=1, cutoff=0.75)
     return by_lower[found[0]] if found else None
 
 

@@ -5,6 +5,7 @@ What a text could run is in `shell.analyse`; here it meets the rules and the mod
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,8 @@ from sandbox_agent.types import WORKSPACE_MOUNT, Decision, Mode, PathAccess, Per
 
 MAX_NAMED = 5
 _MAX_SHOWN_CHARS = 120
+# Links of a process: they lead where it is, or to what it has open, whatever rules say about names.
+_PROCESS_LINK = re.compile(r"/+(?:proc/[^/]+/(?:task/[^/]+/)?(?:cwd|root|fd)|dev/fd)(?:/|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class _Case:
     mode: Mode
     tool: str
     cwd: str
+    folders: tuple[str, ...]
+    """`cwd`, and where each `cd` may lead."""
     accesses: tuple[PathAccess, ...]
 
 
@@ -82,7 +87,7 @@ def _case(analysis: ShellAnalysis, rules: RuleSet, request: PermissionRequest, m
     resolved = {access.path: access.resolved for access in request.subject.paths}
     named = [PathAccess(a.path, a.write, resolved.get(a.path, a.resolved)) for a in analysis.accesses(cwd)]
     accesses = tuple(dict.fromkeys((*named, *request.subject.paths)))
-    return _Case(analysis, rules, mode, request.tool, cwd, accesses)
+    return _Case(analysis, rules, mode, request.tool, cwd, analysis.folders(cwd), accesses)
 
 
 def _is_restriction(rule: Rule, tool: str) -> bool:
@@ -226,7 +231,7 @@ def _runs_by_list(case: _Case, part: SimpleCommand) -> bool:
 def _runs_by_mode(case: _Case, part: SimpleCommand) -> bool:
     """acceptEdits: simple file commands whose every operand is a plain path in the workspace."""
     files = file_command(part) if case.mode is Mode.ACCEPT_EDITS else None
-    if files is None or len(case.analysis.folders(case.cwd)) > 1:
+    if files is None or len(case.folders) > 1:
         return False
     paths = {absolute(case.cwd, word.text) for word in files}
     known = [access for access in case.accesses if access.path in paths]
@@ -236,7 +241,7 @@ def _runs_by_mode(case: _Case, part: SimpleCommand) -> bool:
 
 def _write_obstacle(case: _Case, part: SimpleCommand) -> str | None:
     """A redirect to a file needs an Edit rule or the mode acceptEdits; protected paths are never written unasked."""
-    folders = case.analysis.folders(case.cwd)
+    folders = case.folders
     written = {absolute(folder, word.text) for word, write in operands(part) if write for folder in folders}
     redirected = {absolute(folder, word.text) for word in file_writes(part) for folder in folders}
     for access in case.accesses:
@@ -255,7 +260,10 @@ def _read_obstacle(case: _Case, part: SimpleCommand) -> str | None:
     for rule in (*case.rules.deny, *case.rules.ask):
         if rule.path is None:
             continue
-        for folder in case.analysis.folders(case.cwd):
+        by_process = next((word.text for word, _ in operands(part) if _PROCESS_LINK.match(word.text)), None)
+        if by_process is not None:
+            return f"where {by_process} leads is not known, and {rule.label} restricts files"
+        for folder in case.folders:
             for word, write in operands(part):
                 pattern = word.kind is WordKind.GLOB and rule.is_about_files(write=write)
                 if pattern and glob_may_reach(rule.path, absolute(folder, word.text)):
@@ -273,6 +281,6 @@ def _search_reaches(pattern: PathPattern, part: SimpleCommand, word: Word, folde
 
 def _folder_obstacle(case: _Case, part: SimpleCommand) -> str | None:
     """git in another folder is never allowed: that repository's hooks and configuration would run."""
-    if part.program == "git" and any(folder != case.cwd for folder in case.analysis.folders(case.cwd)):
+    if part.program == "git" and any(folder != case.cwd for folder in case.folders):
         return "git after cd may run another repository's programs"
     return None

@@ -160,26 +160,26 @@ def _given(names: Iterable[str], program: Program, parsed: Parsed) -> bool:
 
 
 def _reads(command: SimpleCommand, entry: _Entry, parsed: Parsed) -> Iterator[Word]:
-    """Every word that may name a file it reads: operands, values of options, and what is joined to either."""
-    for _, word in _file_operands(entry.program, parsed):
+    """Every word that may name a file it reads, and what is joined to it: `if=FILE`, `HEAD:FILE`, `@FILE`."""
+    for word in _file_words(command, entry, parsed):
         yield word
         for mark in ("=", ":", "@"):
             head, found, tail = word.text.partition(mark)
             if found and tail and "/" not in head:
                 yield replace(word, text=tail)
+
+
+def _file_words(command: SimpleCommand, entry: _Entry, parsed: Parsed) -> Iterator[Word]:
+    for _, word in _file_operands(entry.program, parsed):
+        yield word
     if entry.program.operands in ("text", "folders"):
         return
     for option in parsed.options:
         if option.value is not None and option.name not in tables().text_values:
             yield option.value
-    for word in command.words[entry.start :]:
+    for word in command.words[entry.start :] if entry.program is UNKNOWN_PROGRAM else ():
         # `-f.env` of a program without a table: the letters after the first may be a file.
-        if (
-            entry.program is UNKNOWN_PROGRAM
-            and word.static
-            and len(word.text) > 2
-            and word.text[0] == "-" != word.text[1]
-        ):
+        if word.static and len(word.text) > 2 and word.text[0] == "-" != word.text[1]:
             yield Word(word.text[2:])
 
 

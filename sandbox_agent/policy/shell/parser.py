@@ -5,6 +5,7 @@ The binary comes from the package `shfmt-py`, found by the package's own record,
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import json
@@ -16,8 +17,8 @@ from typing import Any
 MAX_COMMAND_BYTES = 64 * 1024
 MAX_NESTING = 50
 """Brackets open at once, and substitutions inside one another. Beyond, shfmt's output grows with the square."""
-MAX_TREE_BYTES = 24 * 1024 * 1024
-PARSE_TIMEOUT_S = 2.0
+MAX_TREE_BYTES = 16 * 1024 * 1024
+PARSE_TIMEOUT_S = 1.5
 
 Node = dict[str, Any]
 
@@ -28,6 +29,15 @@ class UnreadableError(ValueError):
 
 def parse(text: str) -> Node:
     """The syntax tree of a bash text, as `shfmt --to-json` writes it.
+
+    Raises:
+        UnreadableError: always the same way, whatever the cause.
+    """
+    return parse_with(shfmt_binary(), text)
+
+
+def parse_with(binary: str | None, text: str) -> Node:
+    """The same with the parser at this path; None means that there is none.
 
     Raises:
         UnreadableError: always the same way, whatever the cause.
@@ -44,7 +54,7 @@ def parse(text: str) -> Node:
         )
     if _open_brackets(text) > MAX_NESTING:
         raise UnreadableError(f"brackets are nested more than {MAX_NESTING} deep")
-    return _tree(_run(raw))
+    return _tree(_run(binary, raw))
 
 
 def hidden_character(text: str) -> str | None:
@@ -80,8 +90,7 @@ def _open_brackets(text: str) -> int:
     return most
 
 
-def _run(raw: bytes) -> bytes:
-    binary = shfmt_binary()
+def _run(binary: str | None, raw: bytes) -> bytes:
     if binary is None:
         raise UnreadableError("the shell parser is missing: reinstall the package shfmt-py")
     try:
@@ -106,8 +115,10 @@ def _talk(process: subprocess.Popen[bytes], raw: bytes) -> bytes:
     timer.daemon = True
     timer.start()
     try:
-        process.stdin.write(raw)
-        process.stdin.close()
+        # One that ends before it has read says why on the other streams.
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(raw)
+            process.stdin.close()
         tree = process.stdout.read(MAX_TREE_BYTES + 1)
         if len(tree) > MAX_TREE_BYTES:
             process.kill()
@@ -131,8 +142,10 @@ def _fault(raw: bytes) -> str:
 def _tree(raw: bytes) -> Node:
     try:
         tree = json.loads(raw)
-    except (ValueError, RecursionError) as exc:
+    except RecursionError as exc:
         raise UnreadableError("it is nested too deeply to judge") from exc
+    except ValueError as exc:
+        raise UnreadableError("the shell parser gave no tree") from exc
     if not isinstance(tree, dict):
         raise UnreadableError("the shell parser gave no tree")
     return tree

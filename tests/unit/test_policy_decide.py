@@ -1,0 +1,242 @@
+"""Policy.decide on tools, paths and modes: deny, then ask, then the mode, then allow."""
+
+from __future__ import annotations
+
+import pytest
+from policy_desk import bash, on_path, on_tool, policy
+
+from sandbox_agent.policy.paths import PROTECTED
+from sandbox_agent.types import Mode, PathAccess, Subject, Verdict
+
+
+@pytest.mark.parametrize(
+    ("rules", "wanted"),
+    [
+        ({"deny": ["Edit"], "ask": ["Edit"], "allow": ["Edit"]}, Verdict.DENY),
+        ({"ask": ["Edit"], "allow": ["Edit"]}, Verdict.ASK),
+        ({"allow": ["Edit"]}, Verdict.ALLOW),
+        ({"deny": ["Edit(/src/**)"], "allow": ["Edit(/src/a.py)"]}, Verdict.DENY),
+        ({}, Verdict.ASK),
+    ],
+)
+def test_the_strictest_list_decides(rules: dict[str, list[str]], wanted: Verdict) -> None:
+    """Deny beats ask beats allow, however specific; nothing matches: a write is asked."""
+    assert on_path(policy(**rules), "Write", "/workspace/src/a.py").verdict is wanted
+
+
+def test_what_only_reads_is_allowed_without_a_rule() -> None:
+    """In the workspace and outside: a file of the container is harmless."""
+    assert on_path(policy(), "Read", "/workspace/a").verdict is Verdict.ALLOW
+    assert on_path(policy(), "Read", "/etc/passwd").verdict is Verdict.ALLOW
+
+
+def test_a_decision_names_the_rule_its_place_and_its_reason() -> None:
+    """The rule's own reason where it has one."""
+    from sandbox_agent.policy.load import parse_policy
+
+    text = "rules:\n  deny:\n    - {rule: Write, id: no-write, reason: Use Edit.}\n"
+    decision = on_path(parse_policy(text, "p.yaml"), "Write", "/workspace/a")
+    assert (decision.verdict, decision.rule, decision.location) == (Verdict.DENY, "no-write", "p.yaml:3")
+    assert decision.reason == "Use Edit."
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "covered"),
+    [
+        (".env", "/workspace/.env", True),
+        (".env", "/workspace/sub/.env", True),
+        (".env", "/workspace/.env.example", False),
+        (".env", "/tmp/.env", False),
+        ("//**/.env", "/tmp/.env", True),
+        ("/secrets/**", "/workspace/secrets/a/b", True),
+        ("/secrets/**", "/workspace/secrets", True),
+        ("/secrets/**", "/workspace/sub/secrets/a", False),
+        ("./a.txt", "/workspace/a.txt", True),
+        ("./a.txt", "/workspace/b/a.txt", False),
+        ("~/.ssh/**", "/home/agent/.ssh/id_rsa", True),
+        ("~/.ssh/**", "/workspace/.ssh/id_rsa", False),
+        ("//etc/shadow", "/etc/shadow", True),
+        ("*.pem", "/workspace/a/b.pem", True),
+        ("src/*.py", "/workspace/src/a.py", True),
+        ("src/*.py", "/workspace/src/a/b.py", False),
+        ("build/", "/workspace/build/x", True),
+    ],
+)
+def test_paths_are_gitignore_patterns_with_anchors(pattern: str, path: str, covered: bool) -> None:
+    """`//` root, `~/` home, `/` and `./` workspace, bare at any depth; for Read, Grep and Glob alike."""
+    for tool in ("Read", "Grep", "Glob"):
+        verdict = on_path(policy(deny=[f"Read({pattern})"]), tool, path).verdict
+        assert verdict is (Verdict.DENY if covered else Verdict.ALLOW)
+
+
+@pytest.mark.parametrize(
+    ("path", "resolved", "denied", "allowed"),
+    [
+        ("/workspace/in/a", "/workspace/in/a", True, True),
+        ("/workspace/in/link", "/etc/passwd", True, False),
+        ("/workspace/link", "/workspace/in/a", True, False),
+        ("/workspace/out", "/workspace/out", False, False),
+        ("/workspace/in/a", None, True, False),
+    ],
+)
+def test_deny_needs_link_or_target_and_allow_needs_both(
+    path: str, resolved: str | None, denied: bool, allowed: bool
+) -> None:
+    """A link can neither escape a deny nor widen an allow; what is not resolved is never allowed."""
+    deny = on_path(policy(deny=["Edit(/in/**)"]), "Edit", path, resolved=resolved).verdict
+    allow = on_path(policy(allow=["Edit(/in/**)"]), "Edit", path, resolved=resolved).verdict
+    assert (deny is Verdict.DENY, allow is Verdict.ALLOW) == (denied, allowed)
+
+
+def test_an_unresolved_read_is_asked_where_rules_restrict_reading() -> None:
+    """It could be a link to what is denied."""
+    restricted = policy(deny=["Read(.env)"])
+    assert on_path(restricted, "Read", "/workspace/a", resolved=None).verdict is Verdict.ASK
+    assert on_path(policy(), "Read", "/workspace/a", resolved=None).verdict is Verdict.ALLOW
+
+
+def test_accept_edits_allows_edits_in_the_workspace_only() -> None:
+    """Not outside, not by a link that leaves, not what is not resolved."""
+
+    def verdict(path: str, resolved: str | None = "same") -> Verdict:
+        return on_path(policy(), "Write", path, resolved=resolved, mode=Mode.ACCEPT_EDITS).verdict
+
+    assert verdict("/workspace/a/b.py") is Verdict.ALLOW
+    assert verdict("/workspaces/a") is Verdict.ASK
+    assert verdict("/home/agent/a") is Verdict.ASK
+    assert verdict("/workspace/a", "/etc/a") is Verdict.ASK
+    assert verdict("/workspace/a", None) is Verdict.ASK
+    assert verdict("/workspace/../etc/a") is Verdict.ASK
+
+
+@pytest.mark.parametrize("name", PROTECTED)
+def test_protected_paths_are_asked_even_with_an_allow_rule(name: str) -> None:
+    """At any depth, as link or as target; only bypassPermissions writes them unasked."""
+    allowing = policy(allow=["Edit(/**)"])
+    for path in (f"/workspace/{name}", f"/workspace/sub/{name}/x"):
+        assert on_path(allowing, "Write", path, mode=Mode.ACCEPT_EDITS).verdict is Verdict.ASK
+        assert on_path(allowing, "Write", "/workspace/ok", resolved=path).verdict is Verdict.ASK
+        assert on_path(allowing, "Write", path, mode=Mode.BYPASS).verdict is Verdict.ALLOW
+    assert on_path(allowing, "Write", f"/workspace/{name}x").verdict is Verdict.ALLOW
+
+
+def test_plan_mode_denies_what_is_not_read_only_and_says_so() -> None:
+    """Even with an allow rule; reading goes on."""
+    planning = policy(allow=["Edit", "Bash(make:*)"])
+    denied = on_path(planning, "Edit", "/workspace/a", mode=Mode.PLAN)
+    assert denied.verdict is Verdict.DENY
+    assert "plan mode" in denied.reason
+    assert bash(planning, "make", mode=Mode.PLAN).verdict is Verdict.DENY
+    assert bash(planning, "cd sub && cat a | head -3", mode=Mode.PLAN).verdict is Verdict.ALLOW
+    assert on_path(planning, "Read", "/workspace/a", mode=Mode.PLAN).verdict is Verdict.ALLOW
+
+
+def test_dont_ask_denies_what_would_be_asked() -> None:
+    """The reason names the mode; what is allowed stays allowed."""
+    decision = on_path(policy(), "Write", "/workspace/a", mode=Mode.DONT_ASK)
+    assert decision.verdict is Verdict.DENY
+    assert "dontAsk" in decision.reason
+    assert bash(policy(ask=["Bash(ls:*)"]), "ls", mode=Mode.DONT_ASK).verdict is Verdict.DENY
+    assert bash(policy(), "ls", mode=Mode.DONT_ASK).verdict is Verdict.ALLOW
+
+
+def test_bypass_obeys_deny_and_explicit_ask() -> None:
+    """All else runs."""
+    strict = policy(deny=["Bash(rm:*)", "Edit(/in/**)"], ask=["Bash(git push:*)"])
+    assert bash(strict, "x=1 make > log", mode=Mode.BYPASS).verdict is Verdict.ALLOW
+    assert bash(strict, "make; rm x", mode=Mode.BYPASS).verdict is Verdict.DENY
+    assert bash(strict, "git push", mode=Mode.BYPASS).verdict is Verdict.ASK
+    assert on_path(strict, "Write", "/workspace/in/a", mode=Mode.BYPASS).verdict is Verdict.DENY
+    assert on_path(strict, "Write", "/etc/a", mode=Mode.BYPASS).verdict is Verdict.ALLOW
+
+
+@pytest.mark.parametrize(
+    ("rule", "tool", "covered"),
+    [
+        ("mcp__srv", "mcp__srv__get", True),
+        ("mcp__srv", "mcp__srv2__get", False),
+        ("mcp__srv__*", "mcp__srv__get", True),
+        ("mcp__srv__get_*", "mcp__srv__get_a", True),
+        ("mcp__srv__get_*", "mcp__srv__set_a", False),
+        ("mcp__srv__get", "mcp__srv__get", True),
+        ("mcp__srv__get", "mcp__srv__get__more", False),
+        ("Task", "Task", True),
+        ("Deploy", "Deployment", False),
+    ],
+)
+def test_a_rule_names_tools_and_servers(rule: str, tool: str, covered: bool) -> None:
+    """For allow and deny alike."""
+    assert on_tool(policy(allow=[rule]), tool).verdict is (Verdict.ALLOW if covered else Verdict.ASK)
+    assert on_tool(policy(deny=[rule]), tool).verdict is (Verdict.DENY if covered else Verdict.ASK)
+
+
+@pytest.mark.parametrize("rule", ["*", "mcp__*"])
+def test_deny_and_ask_take_wildcards_for_tools(rule: str) -> None:
+    """Allow does not (see the bad files)."""
+    assert on_tool(policy(deny=[rule]), "mcp__a__b").verdict is Verdict.DENY
+    assert on_tool(policy(ask=[rule]), "mcp__a__b", mode=Mode.BYPASS).verdict is Verdict.ASK
+
+
+@pytest.mark.parametrize(
+    ("rule", "tool", "specifier", "wanted"),
+    [
+        ("WebFetch(domain:example.org)", "WebFetch", "domain:example.org", Verdict.ALLOW),
+        ("WebFetch(domain:*.example.org)", "WebFetch", "domain:a.example.org", Verdict.ALLOW),
+        ("WebFetch(domain:*.example.org)", "WebFetch", "domain:example.org.evil", Verdict.ASK),
+        ("Task(Explore)", "Task", "Explore", Verdict.ALLOW),
+        ("Task(Explore)", "Task", "Build", Verdict.ASK),
+        ("Task(Explore)", "Task", None, Verdict.ASK),
+    ],
+)
+def test_a_specifier_is_compared_as_text(rule: str, tool: str, specifier: str | None, wanted: Verdict) -> None:
+    """With `*` for any text."""
+    assert on_tool(policy(allow=[rule]), tool, specifier).verdict is wanted
+
+
+def test_a_bare_deny_hides_the_tools_it_speaks_for() -> None:
+    """Edit speaks for Write, too; a rule with a specifier hides nothing."""
+    strict = policy(deny=["Edit", "mcp__a", "Bash(rm:*)"])
+    names = ["Bash", "Edit", "Read", "Write", "mcp__a__x", "mcp__b__x"]
+    assert strict.hidden_tools(names) == {"Edit", "Write", "mcp__a__x"}
+
+
+def test_tools_that_walk_folders_can_ask_what_must_not_be_read() -> None:
+    """By the path or by where it leads."""
+    strict = policy(deny=["Read(.env)"])
+    assert strict.read_denied("/workspace/a/.env") == "Read(.env)"
+    assert strict.read_denied("/workspace/a", "/workspace/.env") == "Read(.env)"
+    assert strict.read_denied("/workspace/a") is None
+
+
+@pytest.mark.parametrize(
+    ("tool", "subject", "wanted"),
+    [
+        ("Bash", Subject("x", command="npm  run 'a b'"), "Bash(npm run 'a b')"),
+        ("Bash", Subject("x", command="rm ./a\\*"), "Bash(rm './a\\*')"),
+        ("Bash", Subject("x", command="make && rm x"), None),
+        ("Bash", Subject("x", command="make $x"), None),
+        ("Bash", Subject("x", command="make > x"), None),
+        ("Write", Subject("x", paths=(PathAccess("/workspace/a b[1].py", True, "/workspace/a b[1].py"),)), None),
+        ("Write", Subject("x", paths=(PathAccess("/workspace/.git/x", True, "/workspace/.git/x"),)), None),
+        ("mcp__a__b", Subject("x"), "mcp__a__b"),
+        ("Task", Subject("x", specifier="Explore"), "Task(Explore)"),
+    ],
+)
+def test_the_suggested_rule_covers_this_call_and_no_other(tool: str, subject: Subject, wanted: str | None) -> None:
+    """None where no single rule would do; the suggestion really allows the call."""
+    suggested = policy().suggest(tool, subject)
+    if subject.paths and subject.paths[0].path.endswith(".py"):
+        assert suggested == "Edit(/a\\ b\\[1].py)"
+        assert on_path(policy(allow=[suggested]), tool, subject.paths[0].path).verdict is Verdict.ALLOW
+        assert on_path(policy(allow=[suggested]), tool, "/workspace/a b1.py").verdict is Verdict.ASK
+    else:
+        assert suggested == wanted
+
+
+def test_a_rule_for_the_session_leaves_deny_standing() -> None:
+    """And the policy it was made from unchanged."""
+    before = policy(deny=["Bash(make install:*)"])
+    after = before.with_allow("Bash(make:*)")
+    assert bash(after, "make").verdict is Verdict.ALLOW
+    assert bash(after, "make install").verdict is Verdict.DENY
+    assert bash(before, "make").verdict is Verdict.ASK

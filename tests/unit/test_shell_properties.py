@@ -1,0 +1,84 @@
+"""What holds for every text: the judge never raises, never misses a command that runs, and fails closed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from policy_desk import bash, policy
+
+from sandbox_agent.policy.shell.parser import UnreadableError, parse_with, shfmt_binary
+from sandbox_agent.types import Mode, Verdict
+
+CASES: dict[str, Any] = yaml.safe_load((Path(__file__).parents[1] / "data" / "shell_cases.yaml").read_text())
+RULES = (
+    policy(allow=["Bash(*)"], deny=["Bash(rm:*)", "Read(.env)"]),
+    policy(),
+    policy(ask=["Bash(git:*)"], allow=["Bash"]),
+)
+SHELL_PIECES = st.sampled_from(CASES["pieces"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(SHELL_PIECES | st.text(max_size=4), max_size=12).map("".join))
+def test_no_text_makes_the_judge_raise(text: str) -> None:
+    """And whatever holds `rm` as a command is not allowed by what does not name it."""
+    for rules in RULES:
+        for mode in Mode:
+            assert bash(rules, text, mode=mode).verdict in Verdict
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(CASES["markers"]),
+    st.lists(st.tuples(st.booleans(), st.integers(0, 99), st.integers(0, 99)), max_size=4),
+)
+def test_a_command_that_runs_is_never_missed(marker: str, nesting: list[tuple[bool, int, int]]) -> None:
+    """Whatever form holds the denied program, the whole is not allowed."""
+    text = marker
+    for as_word, first, second in nesting:
+        if as_word:
+            text = CASES["places"][second % len(CASES["places"])].replace(
+                "%s", CASES["words"][first % len(CASES["words"])].replace("%s", text)
+            )
+        else:
+            text = CASES["forms"][first % len(CASES["forms"])].replace("%s", text)
+    assert bash(policy(allow=["Bash(*)"], deny=["Bash(mark:*)"]), text).verdict is not Verdict.ALLOW
+
+
+def test_the_parser_is_the_one_of_the_package() -> None:
+    """Found by the package's record, and it reads bash."""
+    binary = shfmt_binary()
+    assert binary is not None
+    assert parse_with(binary, "ls")["Stmts"][0]["Cmd"]["Type"] == "CallExpr"
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("exec sleep 60", "took longer than 1.5 s"),
+        ("exec cat /dev/zero", "too large"),
+        ("echo '{'", "gave no tree"),
+        ("echo '[]'", "gave no tree"),
+        ("echo oops >&2; exit 1", "not valid bash: oops"),
+    ],
+)
+def test_a_parser_that_fails_makes_the_text_unreadable(tmp_path: Path, program: str, message: str) -> None:
+    """Whichever way it fails, in bounded time and memory."""
+    fake = tmp_path / "shfmt"
+    fake.write_text(f"#!/bin/sh\n{program}\n")
+    fake.chmod(0o755)
+    with pytest.raises(UnreadableError, match=message):
+        parse_with(str(fake), "ls")
+
+
+def test_without_the_parser_nothing_is_readable(tmp_path: Path) -> None:
+    """Not installed, or not there any more."""
+    with pytest.raises(UnreadableError, match="reinstall the package shfmt-py"):
+        parse_with(None, "ls")
+    with pytest.raises(UnreadableError, match="could not be run"):
+        parse_with(str(tmp_path / "gone"), "ls")
