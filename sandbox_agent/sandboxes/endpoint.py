@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,16 +77,16 @@ def resolve_endpoint(environ: Mapping[str, str]) -> Endpoint:
     return Endpoint(DEFAULT_URL, "default")
 
 
-def ping(endpoint: Endpoint) -> str:
-    """The API version the engine speaks, for example "1.41". Blocks for at most `PING_S`.
+def ping(endpoint: Endpoint, *, within_s: float = PING_S) -> str:
+    """The API version the engine speaks, for example "1.41". Blocks for at most `within_s`.
 
     Raises:
         SandboxUnavailableError: with the one line that says what is wrong and what to do.
     """
     try:
-        answer = _ask(endpoint)
+        answer = _ask(endpoint, within_s)
     except OSError as exc:
-        raise SandboxUnavailableError(_diagnosis(endpoint, exc)) from exc
+        raise SandboxUnavailableError(_diagnosis(endpoint, exc, within_s)) from exc
     head = answer.split(b"\r\n\r\n", 1)[0].decode("latin-1").split("\r\n")
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
     version = headers.get("api-version", "")
@@ -118,11 +119,16 @@ def connect(endpoint: Endpoint, timeout_s: float) -> socket.socket:
         raise
 
 
-def _ask(endpoint: Endpoint) -> bytes:
-    with connect(endpoint, PING_S) as channel:
+def _ask(endpoint: Endpoint, within_s: float) -> bytes:
+    deadline_s = time.monotonic() + within_s
+    with connect(endpoint, within_s) as channel:
         channel.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
         answer = b""
         while b"\r\n\r\n" not in answer and len(answer) < _MAX_ANSWER_BYTES:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            channel.settimeout(left_s)
             more = channel.recv(4096)
             if not more:
                 break
@@ -130,10 +136,10 @@ def _ask(endpoint: Endpoint) -> bytes:
         return answer
 
 
-def _diagnosis(endpoint: Endpoint, exc: OSError) -> str:
+def _diagnosis(endpoint: Endpoint, exc: OSError, within_s: float) -> str:
     """One line: what was wrong, where, what to do."""
     if isinstance(exc, TimeoutError):
-        return f"the engine at {endpoint} accepts connections but does not respond within {PING_S:g} s; restart it"
+        return f"the engine at {endpoint} accepts connections but does not respond within {within_s:g} s; restart it"
     if isinstance(exc, PermissionError):
         path = urlsplit(endpoint.url).path
         return (

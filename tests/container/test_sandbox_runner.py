@@ -214,6 +214,7 @@ async def test_a_fork_bomb_ends_with_its_call(tmp_path: Path) -> None:
 async def test_a_bomb_that_fills_the_process_limit_is_cleared(tmp_path: Path) -> None:
     """Started past the runner, it leaves no room for any exec: the limit is raised, all killed, the limit restored."""
     async with rig(tmp_path, pids=64) as box:
+        before = await box.inspect()
         await box.start_outside(["bash", "-c", "kill -9 -1; trap '' TERM; while :; do sleep 300 & done 2>/dev/null"])
         with anyio.fail_after(90):
             result = await box.sandbox.exec(["echo", "one"])
@@ -223,6 +224,8 @@ async def test_a_bomb_that_fills_the_process_limit_is_cleared(tmp_path: Path) ->
 
         assert result.stdout == b"one\n"
         assert inspected["HostConfig"]["PidsLimit"] == 64
+        # Not by the last resort, which would lose /tmp and the home folder.
+        assert inspected["State"]["StartedAt"] == before["State"]["StartedAt"]
 
 
 async def runner_restarts(box: Rig) -> str:
