@@ -46,8 +46,9 @@ from sandbox_agent.workspaces.record import RECORD_NAME
 MODEL_KINDS = {"anthropic": "anthropic", "script": "scripted"}
 """What stands before the colon of `--model`, and the module under `models/` that makes it."""
 
+POLICY_FILE = "policy.yaml"
 SAVED_RULES_FILE = "allowed.yaml"
-"""In the user's configuration folder: the rules they answered "always" with."""
+"""In the user's configuration folder: their own policy, and the rules they answered "always" with."""
 
 
 @asynccontextmanager
@@ -156,7 +157,9 @@ def _model_kind(spec: str) -> tuple[str, str]:
 
 def _policy(config: RunConfig) -> Policy:
     """The named policy, the command line's rules and the ones the person saved; it must lie outside the folder."""
-    policy = load_policy(config.policy, allow=config.allow, deny=config.deny, mode=config.mode)
+    own = config_dir() / POLICY_FILE
+    named = config.policy or (str(own) if own.exists() else None)
+    policy = load_policy(named, allow=config.allow, deny=config.deny, mode=config.mode)
     check_outside_workspace(policy, config.workspace)
     return saved.with_saved(policy, config_dir() / SAVED_RULES_FILE)
 
