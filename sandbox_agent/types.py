@@ -17,6 +17,27 @@ WORKSPACE_MOUNT = "/workspace"
 """Where the workspace is inside every session container."""
 
 
+@dataclass(frozen=True, slots=True)
+class OverlayMount:
+    """A workspace of layers: the engine's host paths, absolute. Reads fall through to the first of `lower` that has
+    the path; whatever is written goes to `upper`. `work` is the kernel's own, on the file system of `upper`."""
+
+    lower: tuple[str, ...]
+    upper: str
+    work: str
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeMount:
+    """A workspace that only the engine has, for engines that do not see our file system. It outlives the container."""
+
+    name: str
+
+
+WorkspaceMount = str | OverlayMount | VolumeMount
+"""What is mounted at `WORKSPACE_MOUNT`; a string is a folder of the engine's host, bound read-write."""
+
+
 class Verdict(enum.IntEnum):
     """Ordered: the strictest of several verdicts is their `max`."""
 

@@ -29,6 +29,8 @@ from sandbox_agent.sandboxes.reap import reap_dead
 from sandbox_agent.sandboxes.resident import Resident
 from sandbox_agent.sandboxes.runners import NoRunnerError, Runners
 from sandbox_agent.sandboxes.spec import SandboxSpec
+from sandbox_agent.sandboxes.volumes import overlay_name
+from sandbox_agent.types import OverlayMount
 
 CLOSE_S = 20.0
 
@@ -42,6 +44,7 @@ class DockerSandbox:
         self._engine: Engine | None = None
         self._streams: Streams | None = None
         self._container_id: str | None = None
+        self._volume = overlay_name(spec.session_id) if isinstance(spec.workspace_source, OverlayMount) else ""
         self._verbs: Resident | PerExec | None = None
         self._closed = False
         self._closing = anyio.Lock()
@@ -152,7 +155,7 @@ class DockerSandbox:
             etc = write_etc_files(self.spec)
         except OSError as exc:
             raise SandboxStartError(f"cannot write the sandbox's files to {self.spec.state_dir}: {exc}") from exc
-        body = create_body(self.spec, image_id=image.id, etc=etc, labels=labels, nofile=nofile)
+        body = create_body(self.spec, image_id=image.id, etc=etc, labels=labels, nofile=nofile, volume=self._volume)
         # Shielded: a container that is being made when we are cancelled must be known, to be removed.
         with anyio.CancelScope(shield=True):
             answer: dict[str, Any] = await engine.ask(engine.control.create_container_from_config, body, self._name())
@@ -188,6 +191,17 @@ class DockerSandbox:
         return SandboxInfo(self._container_id or "", image.name, isolation, transport, spec.uid, spec.gid, details)
 
     async def _remove(self, engine: Engine) -> None:
+        await self._remove_container(engine)
+        if not self._volume:
+            return
+        try:
+            await engine.ask(engine.control.remove_volume, self._volume)
+        except docker.errors.APIError as exc:
+            # 409 while the engine is still at removing the container; `reap` sees it again when we have ended.
+            if exc.status_code not in (404, 409):
+                raise
+
+    async def _remove_container(self, engine: Engine) -> None:
         if self._container_id is None:
             return
         try:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_agent.sandboxes.spec import HOME, MAIN_UID, MEMLOCK_BYTES, SMALL_TMPFS, USER, SandboxSpec
-from sandbox_agent.types import WORKSPACE_MOUNT
+from sandbox_agent.sandboxes.volumes import overlay_volume, plain_volume
+from sandbox_agent.types import WORKSPACE_MOUNT, OverlayMount, VolumeMount, WorkspaceMount
 
 NOFILE = 65_536
 
@@ -97,9 +98,15 @@ def write_etc_files(spec: SandboxSpec) -> EtcFiles:
 
 
 def create_body(
-    spec: SandboxSpec, *, image_id: str, etc: EtcFiles, labels: Mapping[str, str], nofile: int | None
+    spec: SandboxSpec,
+    *,
+    image_id: str,
+    etc: EtcFiles,
+    labels: Mapping[str, str],
+    nofile: int | None,
+    volume: str = "",
 ) -> dict[str, Any]:
-    """The create body. `nofile` is None where the engine may not set that limit."""
+    """The create body. `nofile` is None where the engine may not set that limit; `volume` names that of an overlay."""
     return {
         "Image": image_id,
         "User": f"{MAIN_UID}:{MAIN_UID}",
@@ -114,7 +121,7 @@ def create_body(
         "OpenStdin": False,
         "NetworkDisabled": True,
         "Labels": dict(labels),
-        "HostConfig": _host_config(spec, etc, nofile),
+        "HostConfig": {**_host_config(spec, etc, nofile), "Mounts": _mounts(spec, etc, labels, volume)},
     }
 
 
@@ -142,7 +149,6 @@ def _host_config(spec: SandboxSpec, etc: EtcFiles, nofile: int | None) -> dict[s
         "LogConfig": {"Type": "none"},
         "MaskedPaths": list(MASKED_PATHS),
         "ReadonlyPaths": list(READONLY_PATHS),
-        "Mounts": _mounts(spec, etc),
     }
     if spec.runtime is not None:
         config["Runtime"] = spec.runtime
@@ -176,13 +182,21 @@ def _ulimits(spec: SandboxSpec, nofile: int | None) -> list[dict[str, Any]]:
     return [{"Name": name, "Soft": value, "Hard": value} for name, value in limits.items()]
 
 
-def _mounts(spec: SandboxSpec, etc: EtcFiles) -> list[dict[str, Any]]:
+def _mounts(spec: SandboxSpec, etc: EtcFiles, labels: Mapping[str, str], volume: str) -> list[dict[str, Any]]:
     small = {"/etc/passwd": etc.passwd, "/etc/group": etc.group, "/etc/resolv.conf": etc.resolv_conf}
     return [
-        _bind(spec.workspace_source, WORKSPACE_MOUNT, read_only=False),
+        _workspace(spec.workspace_source, labels, volume),
         *(_bind(source, target, read_only=True) for target, source in small.items()),
         *(_bind("/dev/null", path, read_only=True) for path in spec.masks),
     ]
+
+
+def _workspace(source: WorkspaceMount, labels: Mapping[str, str], volume: str) -> dict[str, Any]:
+    if isinstance(source, OverlayMount):
+        return overlay_volume(volume, source, labels)
+    if isinstance(source, VolumeMount):
+        return plain_volume(source, labels)
+    return _bind(source, WORKSPACE_MOUNT, read_only=False)
 
 
 def _bind(source: str, target: str, *, read_only: bool) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import docker.errors
@@ -9,6 +10,7 @@ import docker.errors
 from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.engine import Engine, reach
 from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, is_dead
+from sandbox_agent.sandboxes.volumes import LABEL_KEPT
 
 
 async def reap(endpoint: Endpoint) -> list[str]:
@@ -26,11 +28,15 @@ async def reap(endpoint: Endpoint) -> list[str]:
 
 async def reap_dead(engine: Engine) -> list[str]:
     """The same on an engine that is at hand."""
-    return await _remove(engine, LABEL_OWNER, lambda labels: is_dead(labels.get(LABEL_OWNER, "")))
+    return await _remove(engine, LABEL_OWNER, _abandoned)
+
+
+def _abandoned(labels: Mapping[str, str]) -> bool:
+    return LABEL_KEPT not in labels and is_dead(labels.get(LABEL_OWNER, ""))
 
 
 async def remove_all(endpoint: Endpoint, session_id: str) -> list[str]:
-    """Remove everything of one session, whoever owns it; returns what was removed.
+    """Remove everything of one session, whoever owns it, kept work too; returns what was removed.
 
     Raises:
         SandboxUnavailableError: the engine does not answer.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sandbox_agent.sandboxes.base import KIB, MIB
+from sandbox_agent.types import OverlayMount, WorkspaceMount
 
 GIB = 1024 * MIB
 
@@ -23,7 +24,7 @@ class SandboxSpec:
     """One session's container. Raises ValueError for what would not be safe or could not work.
 
     Args:
-        workspace_source: folder on the engine's host, mounted read-write at /workspace.
+        workspace_source: what is mounted read-write at /workspace: a folder of the engine's host, layers, or a volume.
         uid, gid: of everything the tools run; never 0.
         session_id: names the container and labels it.
         state_dir: a folder of ours that the engine can read, for the few small files mounted into the container.
@@ -40,7 +41,7 @@ class SandboxSpec:
         transport: "exec" forces one Docker exec per call, for tests and for broken images.
     """
 
-    workspace_source: str
+    workspace_source: WorkspaceMount
     uid: int
     gid: int
     session_id: str
@@ -65,7 +66,7 @@ class SandboxSpec:
             raise ValueError(f"tools never run as 0: uid {self.uid}, gid {self.gid}")
         if self.uid == MAIN_UID:
             raise ValueError(f"uid {MAIN_UID} is the container's own")
-        if not self.workspace_source.startswith("/") or not self.state_dir.startswith("/"):
+        if not all(path.startswith("/") for path in (*_host_paths(self.workspace_source), self.state_dir)):
             raise ValueError("workspace_source and state_dir are absolute paths")
         if self.network != "none":
             raise ValueError(f"network {self.network!r} is not supported")
@@ -77,3 +78,9 @@ class SandboxSpec:
 
 SMALL_TMPFS = {"/var/tmp": 64 * MIB, "/run": 8 * MIB}
 MEMLOCK_BYTES = 64 * KIB
+
+
+def _host_paths(source: WorkspaceMount) -> tuple[str, ...]:
+    if isinstance(source, OverlayMount):
+        return (*source.lower, source.upper, source.work)
+    return (source,) if isinstance(source, str) else ()
