@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ RULES = (
 SHELL_PIECES = st.sampled_from(CASES["pieces"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.lists(SHELL_PIECES | st.text(max_size=4), max_size=12).map("".join))
 def test_no_text_makes_the_judge_raise(text: str) -> None:
     """And whatever holds `rm` as a command is not allowed by what does not name it."""
@@ -32,22 +33,26 @@ def test_no_text_makes_the_judge_raise(text: str) -> None:
             assert bash(rules, text, mode=mode).verdict in Verdict
 
 
-@settings(max_examples=150, deadline=None)
+SHELL_FORMS = st.one_of(
+    st.sampled_from(CASES["forms"]),
+    st.builds(
+        lambda place, word: place.replace("%s", word), st.sampled_from(CASES["places"]), st.sampled_from(CASES["words"])
+    ),
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(
     st.sampled_from(CASES["markers"]),
-    st.lists(st.tuples(st.booleans(), st.integers(0, 99), st.integers(0, 99)), max_size=4),
+    st.lists(st.sampled_from(CASES["wrappers"]), max_size=3),
+    st.lists(SHELL_FORMS, max_size=4),
 )
-def test_a_command_that_runs_is_never_missed(marker: str, nesting: list[tuple[bool, int, int]]) -> None:
-    """Whatever form holds the denied program, the whole is not allowed."""
+def test_a_command_that_runs_is_never_missed(marker: str, wrappers: list[str], forms: list[str]) -> None:
+    """Whatever wrappers and forms hold the denied program, the whole is not allowed."""
     text = marker
-    for as_word, first, second in nesting:
-        if as_word:
-            text = CASES["places"][second % len(CASES["places"])].replace(
-                "%s", CASES["words"][first % len(CASES["words"])].replace("%s", text)
-            )
-        else:
-            text = CASES["forms"][first % len(CASES["forms"])].replace("%s", text)
-    assert bash(policy(allow=["Bash(*)"], deny=["Bash(mark:*)"]), text).verdict is not Verdict.ALLOW
+    for form in (*wrappers, *forms):
+        text = form.replace("%q", shlex.quote(text)).replace("%s", text)
+    assert bash(policy(allow=["Bash(*)"], deny=["Bash(mark:*)"]), text).verdict is not Verdict.ALLOW, text
 
 
 def test_the_parser_is_the_one_of_the_package() -> None:
