@@ -1,0 +1,157 @@
+"""File contents of a session, each kept once under its own hash, in the session's state folder.
+
+Only the host writes here (0700 and 0600, no container sees it), and what is read is checked against its name all the
+same. A content is under its name only when it is whole: whoever is killed leaves at most a "part-" file, which the
+next `sweep` removes. Holes of sparse files stay holes, large files never lie in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.workspaces.content import LARGE_BYTES, Content, digest, transfer
+
+PART_PREFIX = "part-"
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Store:
+    """The contents in one folder. Reading needs no lock; one process at a time may write and sweep."""
+
+    def __init__(self, folder: Path) -> None:
+        """The folder is made when the first content comes."""
+        self.folder = folder
+
+    def has(self, sha256: str) -> bool:
+        return self._path(sha256).exists()
+
+    def put(self, data: bytes) -> str:
+        """Keep some bytes; returns their name."""
+        sha256 = hashlib.sha256(data).hexdigest()
+        if len(data) >= LARGE_BYTES:
+            raise ValueError(f"{len(data)} bytes at once; stream them through `part`")
+        if not self.has(sha256):
+            with self.part() as part:
+                part.write(data, 0)
+                part.keep_as(sha256)
+        return sha256
+
+    def put_file(self, fd: int) -> Content:
+        """Keep what an opened regular file holds now; holes are not read."""
+        with self.part() as part:
+            content = transfer(fd, part.fd)
+            part.keep_as(content.sha256)
+        return content
+
+    @contextmanager
+    def part(self) -> Iterator[Part]:
+        """A content that comes in pieces: `write` them, then `keep`. Without, nothing stays."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = Part(self, self.folder / f"{PART_PREFIX}{secrets.token_hex(8)}")
+        try:
+            yield part
+        finally:
+            part.close()
+
+    def read(self, sha256: str, limit_bytes: int) -> bytes:
+        """The content as bytes.
+
+        Raises:
+            WorkspaceError: it is not here, is not what its name says, or is longer than `limit_bytes`.
+        """
+        with self.open(sha256) as fd:
+            size = os.fstat(fd).st_size
+            if size > limit_bytes:
+                raise WorkspaceError(f"content {sha256}: {size} bytes, at most {limit_bytes} are read at once")
+            data = b""
+            while more := os.read(fd, size - len(data)):
+                data += more
+            return data
+
+    @contextmanager
+    def open(self, sha256: str) -> Iterator[int]:
+        """A descriptor of the content, at its start, after its hash was checked.
+
+        Raises:
+            WorkspaceError: it is not here, or is not what its name says.
+        """
+        try:
+            fd = os.open(self._path(sha256), _READ_FLAGS)
+        except OSError as error:
+            raise WorkspaceError(f"content {sha256} is not in the session's store: {error.strerror}") from error
+        try:
+            if digest(fd).sha256 != sha256:
+                raise WorkspaceError(f"content {sha256} in the session's store is damaged; it is not used")
+            os.lseek(fd, 0, os.SEEK_SET)
+            yield fd
+        finally:
+            os.close(fd)
+
+    def share(self, sha256: str, other: Store) -> None:
+        """Let another store have a content too, without copying it where the file system can."""
+        other.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        target = other._path(sha256)
+        if target.exists():
+            return
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        try:
+            os.link(self._path(sha256), target, follow_symlinks=False)
+        except FileExistsError:
+            return
+        except OSError:
+            with self.open(sha256) as fd:
+                other.put_file(fd)
+
+    def size_bytes(self) -> int:
+        """What the contents take on disk, holes not counted."""
+        return sum(path.lstat().st_blocks * 512 for path in self.folder.glob("*/*"))
+
+    def sweep(self) -> None:
+        """Remove what killed writers left."""
+        for path in self.folder.glob(f"{PART_PREFIX}*"):
+            path.unlink(missing_ok=True)
+
+    def _path(self, sha256: str) -> Path:
+        name = sha256.removeprefix("blocks:")
+        if len(name) != 64 or not set(name) <= set("0123456789abcdef"):
+            raise WorkspaceError(f"{sha256!r} is no name of a content")
+        return self.folder / name[:2] / (name[2:] if name == sha256 else f"{name[2:]}.blocks")
+
+
+class Part:
+    """A content that is being written. Made by `Store.part`."""
+
+    def __init__(self, store: Store, path: Path) -> None:
+        self._store = store
+        self._path = path
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+    def write(self, data: bytes, offset: int) -> None:
+        """Put bytes at an offset; what is left out is a hole."""
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self.fd, view, offset)
+            view, offset = view[written:], offset + written
+
+    def keep(self, size_bytes: int) -> str:
+        """End it at this size, hash it, and keep it; returns its name."""
+        os.ftruncate(self.fd, size_bytes)
+        sha256 = digest(self.fd).sha256
+        self.keep_as(sha256)
+        return sha256
+
+    def keep_as(self, sha256: str) -> None:
+        """Keep it under a hash that the caller has computed over exactly these bytes."""
+        target = self._store._path(sha256)
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        os.rename(self._path, target)
+
+    def close(self) -> None:
+        os.close(self.fd)
+        self._path.unlink(missing_ok=True)
