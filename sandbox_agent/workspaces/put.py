@@ -146,7 +146,10 @@ def _still(place: Place, current: Entry | None) -> None:
         raise Conflict("appeared or vanished here while it was being applied")
     if info is None or current is None:
         return
-    same = place.readlink() == current.target if current.kind is Kind.LINK else stamp(info) == current.stamp
+    if current.kind is Kind.LINK:
+        same = stat.S_ISLNK(info.st_mode) and place.readlink() == current.target
+    else:
+        same = stamp(info) == current.stamp
     if not same:
         raise Conflict("was changed here while it was being applied")
 

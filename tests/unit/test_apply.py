@@ -13,7 +13,11 @@ from workspace_trees import FOLDER, Link, Program, gist, grow, kinds, picture, s
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import ApplyOutcome
 from sandbox_agent.workspaces.copy import CopyWorkspace
+from sandbox_agent.workspaces.entries import examine
 from sandbox_agent.workspaces.opening import reopen
+from sandbox_agent.workspaces.put import Conflict, Putter
+from sandbox_agent.workspaces.review import Difference
+from sandbox_agent.workspaces.tree import Tree
 
 AS_ROOT = os.geteuid() == 0
 
@@ -124,6 +128,22 @@ def test_what_the_person_changed_meanwhile_is_a_conflict(
     assert {p: w for p, w in picture(workspace.host).items() if p.split("/")[0] == path.split("/")[0]} == left_alone
     assert (workspace.host / "other").read_bytes() == b"2"
     assert (tmp_path / "victim").read_bytes() + (tmp_path / "victims/in").read_bytes() == b"vv"
+
+
+@pytest.mark.parametrize("what", [b"2", Link("t"), Program(b"1")])
+@pytest.mark.parametrize("was", [b"1", Link("here"), None])
+def test_a_change_in_the_last_moment_is_a_conflict(tmp_path: Path, what: object, was: bytes | Link | None) -> None:
+    """Saved between the comparison and the rename, the person's content still wins."""
+    host, copy = grow(tmp_path / "host", {} if was is None else {"f": was}), grow(tmp_path / "copy", {"f": what})  # type: ignore[dict-item]
+    with Tree(host) as host_tree, Tree(copy) as copy_tree, host_tree.at("f") as place, copy_tree.at("f") as source:
+        current = examine(place)
+        kind = "mode" if isinstance(what, Program) and was == b"1" else "modified"
+        difference = Difference("f", kind, current, examine(source))
+        swap(b"theirs")(host / "f")
+        with pytest.raises(Conflict, match="while it was being applied"):
+            Putter(copy_tree, host_tree, ".t-").put(difference, current, place)
+
+    assert gist(host) == {"f": b"theirs"}
 
 
 def test_the_person_having_made_the_same_change_is_no_conflict(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,34 @@ def test_special_files_are_refused_without_waiting(tmp_path: Path) -> None:
         for name in ("fifo", "socket", "folder"):
             with pytest.raises(NotRegularError):
                 read(tmp_path, name)
+
+
+def test_a_file_swapped_for_a_fifo_is_never_taken_for_a_file(tmp_path: Path) -> None:
+    """Against somebody who swaps the two all the time, each read gives the file's bytes or a refusal, and returns."""
+    grow(tmp_path, {"file": b"content"})
+    os.mkfifo(tmp_path / "fifo")
+    done = threading.Event()
+
+    def swap() -> None:
+        while not done.is_set():
+            for name in ("fifo", "file"):
+                os.link(tmp_path / name, tmp_path / "next")
+                os.rename(tmp_path / "next", tmp_path / "target")
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    seen = set()
+    try:
+        for _ in range(3000):
+            try:
+                seen.add(read(tmp_path, "target"))
+            except (NotRegularError, FileNotFoundError):
+                continue
+    finally:
+        done.set()
+        swapper.join()
+
+    assert seen <= {b"content"}
 
 
 def test_any_name_travels_unchanged(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_unapplied_changes_are_kept_until_told_otherwise(tmp_path: Path) -> None
     session(tmp_path, "one", edits={"f": b"work"})
 
     assert reap_sessions(tmp_path / "sessions", dead) == Reaped(kept=("one",))
+    assert "kept" in left(tmp_path, "one")
     assert reap_sessions(tmp_path / "sessions", dead) == Reaped(kept=("one",))
     assert reopen(tmp_path / "sessions/one").apply().applied == ("f",)
     assert reap_sessions(tmp_path / "sessions", dead, drop_kept=True) == Reaped(removed=("one",))

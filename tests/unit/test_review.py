@@ -12,6 +12,8 @@ import pytest
 from workspace_trees import FOLDER, Link, Program, grow, kinds, picture, started
 
 from sandbox_agent.workspaces.base import Change, Kind
+from sandbox_agent.workspaces.manifest import Entry, Manifest
+from sandbox_agent.workspaces.review import Scan, compare
 
 SCRIPT = Program(b"#!/bin/sh\n")
 
@@ -247,6 +249,14 @@ def test_special_files_are_shown_and_not_opened(tmp_path: Path) -> None:
 
     assert [(c.path, c.kind, c.note) for c in found] == [("f", "other", "was file"), ("s", "other", "was nothing")]
     assert all("FIFO or socket" in (c.danger or "") for c in found)
+
+
+def test_what_could_not_be_looked_at_is_not_deleted() -> None:
+    """A folder that cannot be listed says nothing about the files that were in it."""
+    manifest = Manifest({"a": Entry(Kind.DIRECTORY), "a/f": Entry(Kind.FILE, "1"), "b": Entry(Kind.FILE, "1")})
+
+    found = compare(manifest, Scan(entries={"a": Entry(Kind.DIRECTORY)}, unknown={"a"}))
+    assert [(difference.path, difference.kind) for difference in found] == [("b", "deleted")]
 
 
 def test_unlistable_parts_are_told_and_not_taken_for_deleted(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_agent.workspaces.textdiff import Budget, Side, quote, unified
@@ -49,6 +49,7 @@ def replay(before: bytes, diff: str) -> bytes:
     return b"".join(out + lines[position:])
 
 
+@settings(derandomize=True, deadline=None)
 @given(LINES, LINES, st.booleans(), st.booleans())
 def test_a_diff_leads_from_one_text_to_the_other(a: list[bytes], b: list[bytes], a_end: bool, b_end: bool) -> None:
     """Whatever the lines are, with or without a last newline."""
@@ -58,6 +59,7 @@ def test_a_diff_leads_from_one_text_to_the_other(a: list[bytes], b: list[bytes],
     assert replay(before, unified("f", side(before), side(after), Budget())) == after
 
 
+@settings(derandomize=True, deadline=None)
 @given(LINES, LINES)
 def test_the_coarse_diff_is_right_too(a: list[bytes], b: list[bytes]) -> None:
     """Without any budget for comparing, the middle is replaced as a whole."""
