@@ -83,16 +83,18 @@ def _measure_apart(asked: Asked, results: Results) -> None:
     seen = json.loads(done.stdout)
     results.seconds.update({(measure, name): samples for measure, name, samples in seen["seconds"]})
     results.troubles.update({(measure, name): text for measure, name, text in seen["troubles"]})
+    results.gaps.update({(measure, name): text for measure, name, text in seen["gaps"]})
     results.absent.update(seen["absent"])
-    results.notes.extend(seen["notes"])
 
 
 def _as_json(results: Results, lines: list[str]) -> dict[str, object]:
     samples: dict[str, dict[str, list[float]]] = {}
     for (measure, name), seconds in results.seconds.items():
         samples.setdefault(measure, {})[name] = seconds
-    troubles = [{"measure": measure, "contender": name, "text": t} for (measure, name), t in results.troubles.items()]
-    return {"machine": lines, "seconds": samples, "absent": results.absent, "failed": troubles}
+    failed = [
+        {"measure": measure, "contender": name, "text": text} for (measure, name), text in results.troubles.items()
+    ]
+    return {"machine": lines, "seconds": samples, "absent": results.absent, "failed": failed}
 
 
 if __name__ == "__main__":

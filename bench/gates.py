@@ -69,5 +69,7 @@ def _line(text: str, good: bool, figure: str) -> str:
 
 def _unmeasured(text: str, cell: tuple[str, str], results: Results) -> str:
     measure, contender = cell
-    why = results.troubles.get(cell) or results.absent.get(contender) or "left out of this run"
+    why = (
+        results.troubles.get(cell) or results.gaps.get(cell) or results.absent.get(contender) or "left out of this run"
+    )
     return f"- not measured: {text}: {MEASURES[measure]}, {CONTENDERS[contender]}: {why}"

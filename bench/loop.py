@@ -126,8 +126,8 @@ async def _main(asked: Asked) -> dict[str, Any]:
     return {
         "seconds": [[*key, samples] for key, samples in results.seconds.items()],
         "troubles": [[*key, text] for key, text in results.troubles.items()],
+        "gaps": [[*key, text] for key, text in results.gaps.items()],
         "absent": results.absent,
-        "notes": results.notes,
     }
 
 

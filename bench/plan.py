@@ -64,12 +64,15 @@ class Spread(NamedTuple):
 
 @dataclass(slots=True)
 class Results:
-    """All that was seen: seconds by measure and contender; why a cell has none; who is absent and how to have them."""
+    """All that was seen, by measure and contender: seconds, what failed, and what this machine cannot do.
+
+    `absent` are the contenders that are not installed, and how to have them.
+    """
 
     seconds: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     troubles: dict[tuple[str, str], str] = field(default_factory=dict)
+    gaps: dict[tuple[str, str], str] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
 
     def add(self, measure: str, contender: str, seconds: float) -> None:
         """One more sample."""

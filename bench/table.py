@@ -33,7 +33,7 @@ def render(results: Results, machine: Sequence[str], shown: Sequence[str]) -> st
 
 
 def _has_cell(measure: str, results: Results) -> bool:
-    return any(name == measure for name, _ in [*results.seconds, *results.troubles])
+    return any(name == measure for name, _ in [*results.seconds, *results.troubles, *results.gaps])
 
 
 def _row(measure: str, shown: Sequence[str], results: Results) -> str:
@@ -49,6 +49,8 @@ def _cell(measure: str, name: str, own: float | None, results: Results) -> str:
         return f"{_figures(spread)}{times}"
     if (measure, name) in results.troubles:
         return "failed"
+    if (measure, name) in results.gaps:
+        return "not possible"
     return "absent" if name in results.absent and measure in _rows_of(name) else ""
 
 
@@ -71,13 +73,15 @@ def _digits(value: float) -> str:
 
 def _remarks(results: Results) -> list[str]:
     absent = [f"- absent: {CONTENDERS[name]}: {how}" for name, how in results.absent.items()]
-    failed = [
-        f"- failed: {MEASURES[measure]}, {CONTENDERS[name]}: {' '.join(text.split())}"
-        for (measure, name), text in results.troubles.items()
-    ]
+    gaps = [f"- not possible: {_place(cell)}: {text}" for cell, text in results.gaps.items()]
+    failed = [f"- failed: {_place(cell)}: {' '.join(text.split())}" for cell, text in results.troubles.items()]
     counts = [len(samples) for samples in results.seconds.values()]
     size = [f"- samples a cell: {min(counts)} to {max(counts)}"] if counts else []
-    return [*absent, *failed, *size, *(f"- {note}" for note in results.notes), ""]
+    return [*absent, *gaps, *failed, *size, ""]
+
+
+def _place(cell: tuple[str, str]) -> str:
+    return f"{MEASURES[cell[0]]}, {CONTENDERS[cell[1]]}"
 
 
 def parts_text() -> str:

@@ -23,11 +23,12 @@ def tree_file(number: int) -> str:
 def make_tree(root: Path) -> None:
     """2,000 files of about 4 KB in 40 folders. File N ends with `unique_N_`, the last ten also with one needle each."""
     draw = random.Random(7)
+    common = [f"    {' '.join(draw.choices(WORDS, k=6))} # {line}\n" for line in range(10 * LINES_PER_FILE)]
     count = FOLDERS * FILES_PER_FOLDER
     for number in range(count):
         path = root / tree_file(number)
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [f"    {' '.join(draw.choices(WORDS, k=6))} # {line}\n" for line in range(LINES_PER_FILE)]
+        lines = draw.choices(common, k=LINES_PER_FILE)
         lines.append(f"unique_{number}_ = 1\n")
         if number >= count - len(NEEDLES):
             lines.append(f"{NEEDLES[number - count]} = 1\n")
@@ -40,8 +41,8 @@ def make_data(work: Path) -> Path:
     def fill(folder: Path) -> None:
         draw = random.Random(11)
         for name, size in [*((name, SMALL_BYTES) for name in SMALL_FILES), (BIG_FILE, BIG_BYTES)]:
-            text = "".join(f"{' '.join(draw.choices(WORDS, k=9))}\n" for _ in range(1 + size // 30))
-            (folder / name).write_text(text[:size])
+            text = "".join(f"{' '.join(draw.choices(WORDS, k=9))}\n" for _ in range(1 + SMALL_BYTES // 30))
+            (folder / name).write_text((text * (1 + size // SMALL_BYTES))[:size])
         make_tree(folder / "tree")
 
     return _made_once(work / "data", fill)
