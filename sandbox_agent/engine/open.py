@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -39,7 +40,7 @@ from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool, builtin_tools
 from sandbox_agent.types import WORKSPACE_MOUNT, Limits
 from sandbox_agent.workspaces.base import Workspace
-from sandbox_agent.workspaces.masks import Masks
+from sandbox_agent.workspaces.masks import masking_rule
 from sandbox_agent.workspaces.opening import create, reopen
 from sandbox_agent.workspaces.record import RECORD_NAME
 
@@ -89,13 +90,9 @@ async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) 
     workspace = _workspace(config, policy, folder)
     tape = TapeWriter(folder / EVENTS_FILE)
     spec = _spec(config, policy, workspace, folder)
-    sandbox = LateSandbox(
-        partial(_make_sandbox, spec, endpoint),
-        beside=partial(anyio.to_thread.run_sync, workspace.prepare),
-    )
+    sandbox = _late_sandbox(spec, endpoint, workspace)
     pool = _pool(policy)
-    masked = partial(_masked, Masks(policy.sandbox.masks))
-    ctx = ToolContext(sandbox=sandbox, workspace_host=str(workspace.host), masked=masked)
+    ctx = ToolContext(sandbox=sandbox, workspace_host=str(workspace.host), masked=partial(_masked, workspace))
     session = Session(
         id=folder.name,
         model=cast(Model, None),  # set below: its import must not delay the container
@@ -177,17 +174,17 @@ def _workspace(config: RunConfig, policy: Policy, folder: Path) -> Workspace:
     return create(config.workspace_mode, config.workspace, folder, masks=policy.sandbox.masks)
 
 
-def _masked(masks: Masks, path: str) -> str | None:
+def _masked(workspace: Workspace, path: str) -> str | None:
     """The mask rule that hides a resolved container path, None if none does."""
     below = path.removeprefix(WORKSPACE_MOUNT + "/")
-    return masks.rule_for(below, directory=False) if below != path else None
+    return masking_rule(workspace.masked, below) if below != path else None
 
 
 def _spec(config: RunConfig, policy: Policy, workspace: Workspace, folder: Path) -> SandboxSpec:
     settings = policy.sandbox
     return SandboxSpec(
         image=config.image or settings.image,
-        workspace_source=str(workspace.source),
+        workspace_source=workspace.mount,
         uid=workspace.owner.uid,
         gid=workspace.owner.gid,
         session_id=folder.name,
@@ -213,12 +210,24 @@ def _limits(config: RunConfig, policy: Policy) -> Limits:
     )
 
 
-async def _make_sandbox(spec: SandboxSpec, endpoint: Endpoint) -> Sandbox:
-    # In a thread: importing the engine's clients costs 0.5 s, and the first model request must not wait for that.
-    sandbox: Sandbox = await anyio.to_thread.run_sync(
-        lambda: registry.load("sandboxes", "docker").create(spec, endpoint)
-    )
-    return sandbox
+def _late_sandbox(spec: SandboxSpec, endpoint: Endpoint, workspace: Workspace) -> LateSandbox:
+    """The container and the workspace are made ready side by side, as far as the one need not wait for the other."""
+    prepared = anyio.Event()
+
+    async def prepare() -> None:
+        await anyio.to_thread.run_sync(workspace.prepare)
+        prepared.set()
+
+    async def make() -> Sandbox:
+        # In a thread: importing the engine's clients costs 0.5 s, and the first model request must not wait for that.
+        module = await anyio.to_thread.run_sync(registry.load, "sandboxes", "docker")
+        if workspace.mount_waits:
+            await prepared.wait()
+        covers = tuple(f"{WORKSPACE_MOUNT}/{path}" for path in workspace.covers)
+        sandbox: Sandbox = module.create(replace(spec, masks=covers), endpoint)
+        return sandbox
+
+    return LateSandbox(make, beside=prepare)
 
 
 async def _start_sandbox(session: Session) -> None:
@@ -242,6 +251,7 @@ async def _close(session: Session) -> None:
     """Container first, then the record; the copy goes when nothing in it is still wanted."""
     try:
         await session.sandbox.close()
+        await anyio.to_thread.run_sync(session.workspace.release)
         if session.unapplied is not None and not session.unapplied:
             await anyio.to_thread.run_sync(session.workspace.discard)
     finally:

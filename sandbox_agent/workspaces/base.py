@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from sandbox_agent.types import JsonObject
+from sandbox_agent.types import JsonObject, WorkspaceMount
 
 ROOT_FOLDER_ID = 65532
 """The tools' uid and gid when the folder belongs to root: tools never run as 0."""
@@ -99,7 +99,7 @@ class Workspace(Protocol):
 
     @property
     def mode(self) -> str:
-        """ "copy" or "bind"."""
+        """ "overlay", "copy" or "bind"."""
         ...
 
     @property
@@ -108,8 +108,8 @@ class Workspace(Protocol):
         ...
 
     @property
-    def source(self) -> Path:
-        """The host path to mount at `/workspace`. It exists from the beginning; `prepare` fills it."""
+    def mount(self) -> WorkspaceMount:
+        """What to mount at `/workspace`. It is there from the beginning; `prepare` fills it."""
         ...
 
     @property
@@ -126,8 +126,18 @@ class Workspace(Protocol):
     def masked(self) -> Mapping[str, str]:
         """Paths the session must not see, with the pattern that says so; complete once `prepare` has ended.
 
-        A path stands for all below it. A copy leaves them out; for a bind the sandbox has to cover them.
+        A path stands for all below it. A copy leaves them out, an overlay shows empty files.
         """
+        ...
+
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """Files among `masked` that the sandbox has to cover itself; complete once `prepare` has ended."""
+        ...
+
+    @property
+    def mount_waits(self) -> bool:
+        """Whether `prepare` must have ended before the container starts, not only before the first tool."""
         ...
 
     def prepare(self, progress: Callable[[int], None] | None = None) -> None:
@@ -161,6 +171,18 @@ class Workspace(Protocol):
         """
         ...
 
+    def release(self) -> None:
+        """Give back what only a running container needs; `prepare` gets it again. Safe to call twice.
+
+        Raises:
+            OSError: a mount of ours cannot be removed.
+        """
+        ...
+
     def discard(self) -> None:
-        """Remove the copy and all that belongs to it. The person's folder is not touched. Safe to call twice."""
+        """Remove the copy and all that belongs to it. The person's folder is not touched. Safe to call twice.
+
+        Raises:
+            LeftToRootError: an overlay's folder that only root can remove is left; see `sandboxes.cleaner`.
+        """
         ...

@@ -6,14 +6,15 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
-from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner
-from sandbox_agent.workspaces.entries import examine, file_kind
-from sandbox_agent.workspaces.manifest import MASKED_BY, Entry, Manifest
+from sandbox_agent.workspaces.base import ApplyOutcome, Change, Kind, Owner
+from sandbox_agent.workspaces.entries import examine
+from sandbox_agent.workspaces.manifest import Entry, Manifest
 from sandbox_agent.workspaces.masks import Masks
 from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.record import MANIFEST_NAME, Record, remove_remains
 from sandbox_agent.workspaces.review import review
-from sandbox_agent.workspaces.tree import Found, Tree
+from sandbox_agent.workspaces.survey import survey
+from sandbox_agent.workspaces.tree import Tree
 
 IN_PLACE = "mode bind: tools change the folder itself, .git included; nothing can be reviewed before or undone"
 
@@ -29,6 +30,7 @@ class BindWorkspace:
         self._masks = Masks(record.masks)
         self._notes = Notes((IN_PLACE, *notes))
         self._masked: dict[str, str] = {}
+        self._covers: tuple[str, ...] = ()
         self._review_notes: tuple[str, ...] = ()
 
     @classmethod
@@ -46,6 +48,16 @@ class BindWorkspace:
         return self._record.host
 
     @property
+    def mount(self) -> str:
+        """See `Workspace.mount`."""
+        return str(self.host)
+
+    @property
+    def mount_waits(self) -> bool:
+        """See `Workspace.mount_waits`."""
+        return True
+
+    @property
     def owner(self) -> Owner:
         return self._record.owner
 
@@ -58,42 +70,39 @@ class BindWorkspace:
         """See `Workspace.masked`."""
         return dict(self._masked)
 
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """See `Workspace.covers`. A hidden link needs no cover: what it points to is hidden by its own name."""
+        return self._covers
+
     def prepare(self, progress: Callable[[int], None] | None = None) -> None:
         """Hash every file, once, so that changed ones can be told later."""
         path = self._state_dir / MANIFEST_NAME
         if path.exists():
-            self._masked = Manifest.load(path).masked
+            self._know(Manifest.load(path))
             return
-        manifest = Manifest()
-
-        def enter(found: Found) -> bool:
-            return manifest.entries[found.path].hidden is None
-
-        def failed(path: str, error: OSError) -> None:
-            if not path:
-                raise WorkspaceError(f"{self.host}: cannot be listed: {error.strerror}") from error
-            manifest.entries[path] = Entry(manifest.entries[path].kind, hidden=f"not readable ({error.strerror})")
-
         with self._tree() as tree:
-            for found in tree.walk(enter=enter, failed=failed):
-                manifest.entries[found.path] = self._entry(tree, found)
-                if progress is not None and len(manifest.entries) % 100 == 0:
-                    progress(len(manifest.entries))
+            manifest = survey(tree, self._masks, uid=self.owner.uid).manifest
+            for count, (name, entry) in enumerate(manifest.entries.items(), 1):
+                if entry.kind is Kind.FILE and entry.hidden is None:
+                    manifest.entries[name] = self._entry(tree, name)
+                if progress is not None and count % 100 == 0:
+                    progress(count)
         manifest.finish()
         manifest.save(path)
-        self._masked = manifest.masked
+        self._know(manifest)
 
-    def _entry(self, tree: Tree, found: Found) -> Entry:
-        kind = file_kind(found.info.st_mode)
-        rule = self._masks.rule_for(found.path, directory=kind.value == "directory")
-        if rule is not None:
-            return Entry(kind, hidden=MASKED_BY + rule)
+    def _know(self, manifest: Manifest) -> None:
+        self._masked = manifest.masked
+        self._covers = tuple(path for path in manifest.covered if manifest.entries[path].kind is Kind.FILE)
+
+    def _entry(self, tree: Tree, path: str) -> Entry:
         try:
-            with tree.at(found.path) as place:
+            with tree.at(path) as place:
                 entry = examine(place)
         except OSError as error:
-            return Entry(kind, hidden=f"not readable ({error.strerror})")
-        return entry if entry is not None else Entry(kind, hidden="vanished while it was read")
+            return Entry(Kind.FILE, hidden=f"not readable ({error.strerror})")
+        return entry if entry is not None else Entry(Kind.FILE, hidden="vanished while it was read")
 
     def changes(self) -> tuple[Change, ...]:
         """See `Workspace.changes`; only additions have a diff."""
@@ -107,6 +116,9 @@ class BindWorkspace:
         """Does nothing, for everything is there already; the outcome says so by naming all changes as applied."""
         self._notes.say("mode bind: the changes are in the folder already; apply does nothing")
         return ApplyOutcome(applied=tuple(change.path for change in self.changes()))
+
+    def release(self) -> None:
+        """See `Workspace.release`: there is nothing."""
 
     def discard(self) -> None:
         """Forget what was recorded. The changes stay: there is no other copy."""

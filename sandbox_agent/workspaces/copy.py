@@ -16,6 +16,7 @@ from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.record import COPY_NAME, MANIFEST_NAME, Record, remove_remains
 from sandbox_agent.workspaces.removal import remove_tree
 from sandbox_agent.workspaces.review import Review, review
+from sandbox_agent.workspaces.survey import survey
 from sandbox_agent.workspaces.tree import Tree
 
 
@@ -53,6 +54,16 @@ class CopyWorkspace:
         return self._state_dir / COPY_NAME
 
     @property
+    def mount(self) -> str:
+        """See `Workspace.mount`."""
+        return str(self.source)
+
+    @property
+    def mount_waits(self) -> bool:
+        """See `Workspace.mount_waits`."""
+        return False
+
+    @property
     def owner(self) -> Owner:
         return self._record.owner
 
@@ -65,6 +76,11 @@ class CopyWorkspace:
         """See `Workspace.masked`."""
         return dict(self._masked)
 
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """See `Workspace.covers`: none."""
+        return ()
+
     def prepare(self, progress: Callable[[int], None] | None = None) -> None:
         """See `Workspace.prepare`. A copy that was finished once is taken as it is; an unfinished one begins anew."""
         path = self._state_dir / MANIFEST_NAME
@@ -75,8 +91,8 @@ class CopyWorkspace:
             for name in os.listdir(self.source):
                 remove_tree(self.source, name)
             with Tree(self.host) as source, Tree(self.source) as target:
-                masks = Masks(self._record.masks)
-                copier = Copier(source, target, owner=self.owner, masks=masks, notes=self._notes, progress=progress)
+                masked = survey(source, Masks(self._record.masks), uid=os.lstat(self.host).st_uid).hidden
+                copier = Copier(source, target, owner=self.owner, masked=masked, notes=self._notes, progress=progress)
                 manifest = copier.run()
             manifest.save(path)
         except OSError as error:
@@ -109,6 +125,9 @@ class CopyWorkspace:
         for name in applied:
             manifest.follow(name, review.after)
         manifest.save(path)
+
+    def release(self) -> None:
+        """See `Workspace.release`: there is nothing."""
 
     def discard(self) -> None:
         """See `Workspace.discard`."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Kind, Owner
 from sandbox_agent.workspaces.content import transfer
 from sandbox_agent.workspaces.entries import file_kind, link_digest, special_name
 from sandbox_agent.workspaces.manifest import MASKED_BY, Entry, Manifest, stamp
-from sandbox_agent.workspaces.masks import Masks
 from sandbox_agent.workspaces.nofollow import Place, encode, open_folder_at
 from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.tree import MAX_ENTRIES, Found, Tree
@@ -31,14 +30,14 @@ class Copier:
         target: Tree,
         *,
         owner: Owner,
-        masks: Masks,
+        masked: Mapping[str, str],
         notes: Notes,
         progress: Callable[[int], None] | None,
     ) -> None:
         self._source = source
         self._target = target
         self._owner = owner if os.geteuid() == 0 else None
-        self._masks = masks
+        self._masked = masked
         self._notes = notes
         self._progress = progress
         self._folders: list[tuple[str, os.stat_result]] = []
@@ -83,7 +82,7 @@ class Copier:
 
     def _entry(self, found: Found, source_fd: int, target_fd: int) -> None:
         kind, name = file_kind(found.info.st_mode), encode(found.path.rpartition("/")[2])
-        rule = self._masks.rule_for(found.path, directory=kind is Kind.DIRECTORY)
+        rule = self._masked.get(found.path)
         if rule is not None:
             self._hide(found.path, kind, MASKED_BY + rule)
             return

@@ -90,12 +90,20 @@ class Manifest:
 
     @property
     def masked(self) -> dict[str, str]:
-        """Paths that a pattern hides, with the pattern."""
+        """Paths that a pattern hides, with the pattern; not those below one of them."""
+        return {p: why for p, why in self.covered.items() if not self._below_covered(p)}
+
+    @property
+    def covered(self) -> dict[str, str]:
+        """All paths that a pattern hides, those below another one too."""
         return {
             path: entry.hidden.removeprefix(MASKED_BY)
             for path, entry in self.entries.items()
             if entry.hidden is not None and entry.hidden.startswith(MASKED_BY)
         }
+
+    def _below_covered(self, path: str) -> bool:
+        return (self.hidden_by(path.rpartition("/")[0]) or "").startswith(MASKED_BY)
 
     def follow(self, path: str, after: Mapping[str, Entry]) -> None:
         """Take over what a path and the folders above it are in `after`, or that they are gone."""

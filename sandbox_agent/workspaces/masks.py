@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pathspec import GitIgnoreSpec
 
@@ -27,3 +27,13 @@ class Masks:
         # Surrogates stand for bytes that are no UTF-8; patterns are text and match around them.
         result = self._spec.check_file(path + "/" if directory else path)
         return self.patterns[result.index] if result.include and result.index is not None else None
+
+
+def masking_rule(masked: Mapping[str, str], path: str) -> str | None:
+    """The pattern among `Workspace.masked` that hides a path, by itself or by a folder it is in."""
+    parts = path.split("/")
+    for count in range(len(parts), 0, -1):
+        rule = masked.get("/".join(parts[:count]))
+        if rule is not None:
+            return rule
+    return None

@@ -12,6 +12,7 @@ from sandbox_agent.workspaces.bind import BindWorkspace
 from sandbox_agent.workspaces.copy import CopyWorkspace
 from sandbox_agent.workspaces.folder import owner_of, repository_notes, resolve
 from sandbox_agent.workspaces.masks import Masks
+from sandbox_agent.workspaces.overlay import OverlayWorkspace
 from sandbox_agent.workspaces.record import Record
 
 
@@ -19,7 +20,7 @@ def create(mode: str, host: Path, state_dir: Path, *, masks: Sequence[str] = ())
     """Check a folder and make its workspace; `prepare` fills it.
 
     Args:
-        mode: "copy" or "bind".
+        mode: "overlay", "copy" or "bind".
         host: the person's folder.
         state_dir: a folder of our own for this session only, outside `host`; made 0700 where it is missing.
         masks: gitignore patterns of what the session must not see.
@@ -30,13 +31,17 @@ def create(mode: str, host: Path, state_dir: Path, *, masks: Sequence[str] = ())
     """
     patterns = Masks(masks)
     real = resolve(host, state_dir)
-    if mode not in ("copy", "bind"):
-        raise WorkspaceError(f"workspace mode {mode}: must be copy or bind")
+    if mode not in ("overlay", "copy", "bind"):
+        raise WorkspaceError(f"workspace mode {mode}: must be overlay, copy or bind")
     if mode == "bind" and os.lstat(real).st_uid == 0:
-        raise WorkspaceError(f"{host}: belongs to root, and tools never run as root; use the workspace mode copy")
+        raise WorkspaceError(
+            f"{host}: belongs to root, and tools never run as root; use the workspace mode overlay or copy"
+        )
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(state_dir, 0o700)
     record, notes = Record.new(mode, real, owner_of(real), patterns.patterns), repository_notes(real)
+    if mode == "overlay":
+        return OverlayWorkspace.make(record, state_dir.resolve(), notes)
     if mode == "bind":
         return BindWorkspace.make(record, state_dir.resolve(), notes)
     return CopyWorkspace.make(record, state_dir.resolve(), notes)
@@ -49,6 +54,8 @@ def reopen(state_dir: Path) -> Workspace:
         WorkspaceError: there is none, or it cannot be read.
     """
     record = Record.load(state_dir)
+    if record.mode == "overlay":
+        return OverlayWorkspace(record, state_dir.resolve())
     if record.mode == "bind":
         return BindWorkspace(record, state_dir.resolve())
     return CopyWorkspace(record, state_dir.resolve())

@@ -10,9 +10,14 @@ from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Owner
+from sandbox_agent.workspaces.mounting import detach
 from sandbox_agent.workspaces.removal import remove_tree
 
 COPY_NAME = "workspace"
+OVERLAY_NAME = "overlay"
+LOWER_NAME = "lower"
+"""In the overlay's folder: a link to the person's folder, or where it is mounted with root's files as the tools'."""
+
 MANIFEST_NAME = "manifest.jsonl"
 RECORD_NAME = "workspace.json"
 KEPT_NAME = "kept"
@@ -84,8 +89,29 @@ def remove_remains(state_dir: Path) -> None:
     """Remove all that a workspace keeps in its state folder; other files there stay. Safe to call again.
 
     The record goes first: what is left without it, should this be interrupted, is known to be rubbish.
+
+    Raises:
+        LeftToRootError: the kernel's own folder of an overlay is left, and only root can remove it.
+        OSError: the system refused.
     """
     (state_dir / RECORD_NAME).unlink(missing_ok=True)
     remove_tree(state_dir.resolve(), COPY_NAME)
+    _remove_overlay(state_dir.resolve())
     for name in (MANIFEST_NAME, MANIFEST_NAME + ".part", KEPT_NAME):
         (state_dir / name).unlink(missing_ok=True)
+
+
+class LeftToRootError(WorkspaceError):
+    """`folder`, in a session's state folder, holds what only root can remove."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder}: holds what the kernel left as root; `sandbox-agent reap` removes it")
+        self.folder = folder
+
+
+def _remove_overlay(state_dir: Path) -> None:
+    detach(state_dir / OVERLAY_NAME / LOWER_NAME)
+    try:
+        remove_tree(state_dir, OVERLAY_NAME)
+    except PermissionError:
+        raise LeftToRootError(state_dir) from None

@@ -241,7 +241,7 @@ def test_folders_that_must_not_be_workspaces_are_refused(tmp_path: Path) -> None
     assert "does not exist" in refusal(tmp_path / "missing", tmp_path / "s2")
     assert "not a folder" in refusal(tmp_path / "file", tmp_path / "s3")
     assert "loop" in refusal(tmp_path / "loop", tmp_path / "s4")
-    assert "must be copy or bind" in refusal(tmp_path / "holds", tmp_path / "s5", "overlay")
+    assert "must be overlay, copy or bind" in refusal(tmp_path / "holds", tmp_path / "s5", "other")
 
 
 def test_the_home_of_the_environment_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

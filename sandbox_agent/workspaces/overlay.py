@@ -1,0 +1,227 @@
+"""The workspace as an overlay: the person's folder is read through and never written, changes go to a layer of ours.
+
+In the session's state folder, `overlay/` holds the layers: `lower` stands for the person's folder, `masks` hides
+secrets above it, `upper` takes every change, `work` is the kernel's. The engine mounts them (see `sandboxes.volumes`),
+and `upper` outlives the container. Nothing is copied and nothing is hashed before the first tool.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.types import OverlayMount
+from sandbox_agent.workspaces.apply import Applier
+from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner
+from sandbox_agent.workspaces.drift import Start, as_started, drifted
+from sandbox_agent.workspaces.entries import examine
+from sandbox_agent.workspaces.manifest import Manifest, Stamp, stamp
+from sandbox_agent.workspaces.masklayer import build, dress
+from sandbox_agent.workspaces.masks import Masks
+from sandbox_agent.workspaces.mounting import attach_idmapped, detach, is_mounted, merged_view
+from sandbox_agent.workspaces.notes import Notes
+from sandbox_agent.workspaces.record import LOWER_NAME, MANIFEST_NAME, OVERLAY_NAME, Record, remove_remains
+from sandbox_agent.workspaces.removal import remove_tree
+from sandbox_agent.workspaces.review import Review, review
+from sandbox_agent.workspaces.survey import Survey, survey
+from sandbox_agent.workspaces.tree import Tree
+
+MASKS, UPPER, WORK = "masks", "upper", "work"
+
+
+class OverlayWorkspace:
+    """A `Workspace` of mode "overlay". Made by `create` or `reopen`."""
+
+    mode = "overlay"
+
+    def __init__(self, record: Record, state_dir: Path, notes: tuple[str, ...] = ()) -> None:
+        self._record = record
+        self._state_dir = state_dir
+        self._folder = state_dir / OVERLAY_NAME
+        self._notes = Notes(notes)
+        self._review: Review | None = None
+        self._masked: dict[str, str] = {}
+
+    @classmethod
+    def make(cls, record: Record, state_dir: Path, notes: tuple[str, ...]) -> OverlayWorkspace:
+        """Begin a new one.
+
+        Raises:
+            WorkspaceError: the layers cannot be made; nothing is left of them.
+        """
+        record.save(state_dir)
+        workspace = cls(record, state_dir, notes)
+        try:
+            workspace._make_layers()
+        except OSError as error:
+            remove_remains(state_dir)
+            raise WorkspaceError(f"{record.host}: no overlay can be laid over it: {error}") from error
+        return workspace
+
+    def _make_layers(self) -> None:
+        for path in (self._folder, *(self._folder / name for name in (MASKS, UPPER, WORK))):
+            path.mkdir(mode=0o700)
+        top = os.lstat(self.host)
+        if os.geteuid() == 0 and top.st_uid == 0:
+            self._lower.mkdir(mode=0o700)
+            attach_idmapped(self.host, self._lower)
+        else:
+            # Not the folder's own path: it would be readable in the container, and could be longer than a mount takes.
+            self._lower.symlink_to(self.host)
+        with Tree(self._folder) as layers:
+            fd = layers.open_folder(UPPER)
+            try:
+                dress(fd, top, swap_root=self._swaps_root)
+            finally:
+                os.close(fd)
+
+    @property
+    def host(self) -> Path:
+        return self._record.host
+
+    @property
+    def mount(self) -> OverlayMount:
+        """See `Workspace.mount`."""
+        lower, upper, work = (str(self._folder / name) for name in (LOWER_NAME, UPPER, WORK))
+        return OverlayMount((str(self._folder / MASKS), lower), upper, work)
+
+    @property
+    def mount_waits(self) -> bool:
+        """See `Workspace.mount_waits`: a mask that came after the mount would come too late."""
+        return True
+
+    @property
+    def owner(self) -> Owner:
+        return self._record.owner
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._notes.lines + (self._review.notes if self._review is not None else ())
+
+    @property
+    def masked(self) -> dict[str, str]:
+        """See `Workspace.masked`."""
+        return dict(self._masked)
+
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """See `Workspace.covers`: none."""
+        return ()
+
+    @property
+    def _lower(self) -> Path:
+        return self._folder / LOWER_NAME
+
+    @property
+    def _swaps_root(self) -> bool:
+        return not self._lower.is_symlink()
+
+    def prepare(self, progress: Callable[[int], None] | None = None) -> None:
+        """See `Workspace.prepare`. What was prepared once is taken as it is; something unfinished begins anew."""
+        path = self._state_dir / MANIFEST_NAME
+        try:
+            if self._swaps_root and not is_mounted(self._lower):
+                attach_idmapped(self.host, self._lower)
+            if path.exists():
+                self._masked = Manifest.load(path).masked
+                return
+            with Tree(self.host) as host:
+                found = survey(host, Masks(self._record.masks), uid=os.lstat(self.host).st_uid, progress=progress)
+            remove_tree(self._folder, MASKS)
+            (self._folder / MASKS).mkdir(mode=0o700)
+            with Tree(self._folder / MASKS) as layer:
+                build(layer, os.lstat(self.host), found, swap_root=self._swaps_root)
+            found.manifest.save(path)
+        except OSError as error:
+            raise WorkspaceError(f"{self.host}: cannot be made ready for the session: {error}") from error
+        self._masked = found.manifest.masked
+        self._tell(found)
+
+    def _tell(self, found: Survey) -> None:
+        if found.foreign:
+            who = f"uid {self.owner.uid}"
+            self._notes.say(
+                f"{len(found.foreign)} entries belong to somebody else than the folder (first {found.foreign[0]}): "
+                f"tools run as {who}, and can do with them what their modes allow {who}"
+            )
+
+    def drift(self) -> tuple[str, ...]:
+        """Paths that the person, or anybody but the session, changed in the folder since the start.
+
+        Raises:
+            WorkspaceError: the folder is gone, or `prepare` never ended.
+        """
+        with self._host() as host:
+            return drifted(Manifest.load(self._state_dir / MANIFEST_NAME), host)
+
+    def changes(self) -> tuple[Change, ...]:
+        """See `Workspace.changes`."""
+        start = Start(Manifest.load(self._state_dir / MANIFEST_NAME), self._mask_stamps())
+        with self._host() as host, self._merged(host) as merged:
+            before = as_started(start, host, merged)
+            self._review = review(before, merged, host, skip=start.untouched_mask)
+        for path in sorted(start.drifted):
+            self._notes.add("changed in the folder meanwhile, and not by this session", path)
+        return self._review.changes
+
+    def _mask_stamps(self) -> frozenset[Stamp]:
+        with Tree(self._folder / MASKS, grant=True) as layer:
+            return frozenset(stamp(found.info) for found in layer.walk(failed=lambda path, error: None))
+
+    def apply(self, paths: Collection[str] | None = None) -> ApplyOutcome:
+        """See `Workspace.apply`. What is brought over is what `changes` last told; anything else is a conflict."""
+        if self._review is None:
+            self.changes()
+        assert self._review is not None
+        with self._host() as host, self._merged(host) as merged:
+            applier = Applier(self._review, merged, host, self._record.temporary_prefix)
+            outcome = applier.apply(paths)
+            if outcome.applied:
+                self._rebase(host, {*outcome.applied, *applier.dropped})
+        return outcome
+
+    def _rebase(self, host: Tree, applied: Collection[str]) -> None:
+        """What was applied is the folder's state now: later reviews show only the rest."""
+        path = self._state_dir / MANIFEST_NAME
+        manifest = Manifest.load(path)
+        for name in applied:
+            try:
+                with host.at(name) as place:
+                    entry = examine(place)
+            except OSError:
+                entry = None
+            if entry is None:
+                manifest.entries.pop(name, None)
+            else:
+                manifest.entries[name] = entry
+        manifest.save(path)
+
+    def release(self) -> None:
+        """See `Workspace.release`: the folder's second mount goes."""
+        if self._swaps_root:
+            detach(self._lower)
+
+    def discard(self) -> None:
+        """See `Workspace.discard`. Raises LeftToRootError where the kernel's own folder is out of our reach."""
+        remove_remains(self._state_dir)
+
+    def _host(self) -> Tree:
+        try:
+            return Tree(self.host)
+        except OSError as error:
+            raise WorkspaceError(f"{self.host}: the folder of this session cannot be opened: {error}") from error
+
+    @contextmanager
+    def _merged(self, host: Tree) -> Iterator[Tree]:
+        """What the session saw, read-only and by no name; the container must be closed."""
+        with Tree(self._folder) as layers:
+            fds = [layers.open_folder(UPPER), layers.open_folder(MASKS), host.open_folder("")]
+            try:
+                with merged_view(fds) as top, Tree.of(top, self._folder) as tree:
+                    yield tree
+            finally:
+                for fd in fds:
+                    os.close(fd)
