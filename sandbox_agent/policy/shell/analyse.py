@@ -223,6 +223,5 @@ def _unwrapped(command: SimpleCommand, guesses: list[SimpleCommand], texts: dequ
 
 def _inner(outer: SimpleCommand, words: tuple[Word, ...], via: str) -> SimpleCommand:
     """A wrapped command; here-documents of the wrapper are its input too."""
-    here = tuple(redirect for redirect in outer.redirects if redirect.is_text)
     source = " ".join(word.text for word in words)
-    return SimpleCommand(words, source, background=outer.background, redirects=here, via=via)
+    return SimpleCommand(words, source, background=outer.background, input_texts=outer.input_texts, via=via)

@@ -94,6 +94,8 @@ class SimpleCommand:
     assigns: bool = False
     background: bool = False
     redirects: tuple[Redirect, ...] = ()
+    input_texts: tuple[Word, ...] = ()
+    """Here-documents it may read: its own, else those of what is around it."""
     via: str = ""
     transparent: bool = False
     hazards: tuple[Hazard, ...] = ()

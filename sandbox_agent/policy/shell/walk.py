@@ -67,6 +67,7 @@ class _Walker:
     found: Found = field(default_factory=Found)
     depth: int = 0
     background: bool = False
+    input_texts: tuple[Word, ...] = ()
 
     def source(self, node: Node) -> str:
         """The text of a node as written."""
@@ -94,7 +95,9 @@ class _Walker:
         if redirects or node is None:
             self.add(SimpleCommand((), self.source(statement), redirects=redirects, background=self.background))
         if node is not None:
+            outer, self.input_texts = self.input_texts, _texts(redirects) or self.input_texts
             self.compound(node)
+            self.input_texts = outer
 
     def simple(self, node: Node, statement: Node, redirects: tuple[Redirect, ...]) -> None:
         if node["Type"] == "DeclClause":
@@ -110,6 +113,7 @@ class _Walker:
                 assigns=assigns,
                 background=self.background,
                 redirects=redirects,
+                input_texts=_texts(redirects) or self.input_texts,
             )
         )
         self.inside(node, own_words=True)
@@ -130,6 +134,7 @@ class _Walker:
             self.concern(node, _CONSTRUCTS[kind])
         if kind == "CoprocClause":
             outer, self.background = self.background, True
+            self.coprocess_name(node)
             self.statement(node["Stmt"])
             self.background = outer
             return
@@ -138,6 +143,17 @@ class _Walker:
         if kind == "WordIter":
             self.loop_variable(node)
         self.inside(node, own_words=False)
+
+    def coprocess_name(self, node: Node) -> None:
+        """shfmt takes the word after `coproc` for a name; bash does so only before a compound command."""
+        if not node.get("Name"):
+            return
+        statement = node["Stmt"]
+        call = statement.get("Cmd") or {}
+        words = (self.word(node["Name"]), *(self.word(item) for item in call.get("Args") or ()))
+        redirects = tuple(self.redirect(item) for item in statement.get("Redirs") or ())
+        texts = _texts(redirects) or self.input_texts
+        self.add(SimpleCommand(words, self.source(node), background=True, input_texts=texts))
 
     def test(self, node: Node) -> None:
         """`[[ ]]` with static words and plain operators reads at most; it is a command with the word `[[`."""
@@ -220,6 +236,10 @@ class _Walker:
         if len(self.found.commands) >= MAX_COMMANDS:
             raise UnreadableError(f"it has more than {MAX_COMMANDS} commands")
         self.found.commands.append(command)
+
+
+def _texts(redirects: Iterable[Redirect]) -> tuple[Word, ...]:
+    return tuple(redirect.text for redirect in redirects if redirect.text is not None)
 
 
 def _process_texts(source: str) -> list[str]:

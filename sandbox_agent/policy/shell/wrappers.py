@@ -78,10 +78,10 @@ def _shell(command: SimpleCommand, found: Unwrapped) -> None:
         _script_word(words, index, found)
     elif index < len(words):
         found.hazards.append(Hazard(index, "runs a script that is not seen"))
+        found.scripts += () if words[index].static else command.input_texts
     else:
-        here = [redirect.text for redirect in command.redirects if redirect.text is not None]
-        found.scripts += here
-        if not here:
+        found.scripts += command.input_texts
+        if not command.input_texts:
             found.hazards.append(Hazard(NEVER, "runs text from its input, which is not seen"))
 
 
