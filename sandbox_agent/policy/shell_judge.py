@@ -23,7 +23,7 @@ from sandbox_agent.policy.shell.analyse import (
     operands,
 )
 from sandbox_agent.policy.shell.facts import subcommand_index
-from sandbox_agent.policy.shell.model import SimpleCommand, Word, WordKind
+from sandbox_agent.policy.shell.model import ANY_WORD, SimpleCommand, Word, WordKind
 from sandbox_agent.policy.shell.parser import hidden_character
 from sandbox_agent.policy.shell.tables import tables
 from sandbox_agent.policy.shell.wrappers import file_command
@@ -188,16 +188,17 @@ def _shown(source: str) -> str:
 
 def _cover(case: _Case, part: SimpleCommand) -> Rule | _Uncovered | None:
     """The rule that covers a part, None where none is needed, else why it is not covered."""
-    obstacle = next(iter(blockers(part)), None) or _write_obstacle(case, part) or _read_obstacle(case, part)
-    obstacle = obstacle or _folder_obstacle(case, part)
+    listed = _runs_by_list(case, part)
+    obstacle = next(iter(blockers(part, listed=listed)), None) or _write_obstacle(case, part)
+    obstacle = obstacle or _read_obstacle(case, part) or _folder_obstacle(case, part)
     if obstacle is not None:
         return _Uncovered(part.source, obstacle)
-    if not part.words:
+    if listed or not part.words:
         return None
     if part.transparent:
         return _Uncovered(part.source, part.hazards[0].why) if part.hazards else None
     rule = next((r for r in case.rules.allow if r.names(case.tool) and _grants(r, part)), None)
-    if rule is not None or _runs_by_list(case, part) or _runs_by_mode(case, part):
+    if rule is not None or _runs_by_mode(case, part):
         return rule
     return _Uncovered(part.source, part.hazards[0].why if part.hazards else "")
 
@@ -219,11 +220,17 @@ def _runs_by_list(case: _Case, part: SimpleCommand) -> bool:
     writes `Bash(git status)` means that and no more."""
     if not case.rules.read_only_commands or not part.on_read_only_list:
         return False
+    if any(word.text == ANY_WORD for word in part.words) and case.rules.restricts_files(write=False):
+        return False
     if changes_folder(part) and not (len(part.words) == 2 and in_workspace(absolute(case.cwd, part.words[1].text))):
         return False
+    known = tables().programs.get(part.program)
+    if known is None or not (known.read_only or known.subcommands):
+        return True
     index = subcommand_index(part)
-    has_subcommands = bool(tables().programs[part.program].subcommands) if part.program in tables().programs else False
-    head = (part.program, part.words[index].text) if has_subcommands and index < len(part.words) else (part.program,)
+    head = (
+        (part.program, *(word.text for word in part.words[index : index + 1])) if known.subcommands else (part.program,)
+    )
     own = (rule.command for rule in case.rules.allow if rule.names(case.tool) and rule.command is not None)
     return not any(pattern.words[: len(head)] == head for pattern in own)
 

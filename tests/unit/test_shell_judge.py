@@ -152,6 +152,8 @@ def test_read_only_commands_need_no_rule_but_do_not_widen_one() -> None:
     """Whoever allows exactly `git status` means that; the list still speaks for other commands."""
     assert bash(policy(), "git log | head -3").verdict is Verdict.ALLOW
     assert bash(policy(read_only_commands=False), "git log | head -3").verdict is Verdict.ASK
+    assert bash(policy(), "ls | xargs cat").verdict is Verdict.ALLOW
+    assert bash(policy(deny=["Read(.env)"]), "ls | xargs cat").verdict is Verdict.ASK
     exact = policy(allow=["Bash(git status)"])
     assert bash(exact, "git status").verdict is Verdict.ALLOW
     assert bash(exact, "git status --short").verdict is Verdict.ASK

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sandbox_agent.policy.shell.facts import with_facts
-from sandbox_agent.policy.shell.model import NEVER, Concern, Hazard, SimpleCommand, Word, WordKind
+from sandbox_agent.policy.shell.model import ANY_WORD, NEVER, Concern, Hazard, SimpleCommand, Word, WordKind
 from sandbox_agent.policy.shell.parser import UnreadableError, hidden_character, parse
 from sandbox_agent.policy.shell.tables import tables
 from sandbox_agent.policy.shell.walk import MAX_COMMANDS, Found, walk
@@ -110,17 +110,21 @@ def analyse(command: str) -> ShellAnalysis:
     return ShellAnalysis(command, None, commands, guesses, concerns, only_reads, read_only)
 
 
-def blockers(command: SimpleCommand) -> list[str]:
-    """What keeps a command from being allowed by any rule: words that are not static, and what rides along."""
+def blockers(command: SimpleCommand, *, listed: bool = False) -> list[str]:
+    """What keeps a command from being allowed by any rule: words that are not static, and what rides along.
+
+    With `listed` the command is judged by the read-only list, which knows what its options do.
+    """
     found = []
     if command.assigns:
         found.append("it sets variables")
     if command.background:
         found.append("it runs in the background and outlives the call")
     for word in command.words:
-        if word.kind is WordKind.DYNAMIC:
-            found.append(f"{word.text if word.text.isprintable() else 'a word'} is only known at run time")
-        elif word.kind is WordKind.GLOB and not word.text.startswith(("./", "../", "/")):
+        known = listed and (word.names_option or (word.text == ANY_WORD and command.any_operands))
+        if word.kind is WordKind.DYNAMIC and not known:
+            found.append(f"{'a word' if word.text == ANY_WORD else word.text} is only known at run time")
+        elif word.kind is WordKind.GLOB and not known and not _starts_in_folder(word):
             found.append(f"{word.text} can match a name that begins with a dash; write ./{word.text}")
     if command.words and command.words[0].kind is not WordKind.STATIC:
         found.append("which program runs is only known at run time")
@@ -139,13 +143,17 @@ def blockers(command: SimpleCommand) -> list[str]:
     return found
 
 
+def _starts_in_folder(word: Word) -> bool:
+    return "/" in word.fixed_start and not word.fixed_start.startswith("-")
+
+
 def file_writes(command: SimpleCommand) -> list[Word]:
     """The targets of redirects that write files; the null device is none."""
     return [r.target for r in command.redirects if r.writes and r.target.text != NULL_DEVICE]
 
 
 def _only_reads(command: SimpleCommand) -> bool:
-    if blockers(command) or file_writes(command) or command.writes:
+    if blockers(command, listed=True) or file_writes(command) or command.writes:
         return False
     if not command.words or command.transparent:
         return not command.hazards

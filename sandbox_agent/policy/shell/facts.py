@@ -36,6 +36,7 @@ def with_facts(command: SimpleCommand) -> SimpleCommand:
         command,
         hazards=(*command.hazards, *hazards),
         on_read_only_list=_on_list(command, entry, parsed) and not hazards and not command.hazards,
+        any_operands=entry.program.any_operands,
         reads=reads,
         writes=writes,
         searches_below=below,
@@ -214,6 +215,8 @@ def _on_list(command: SimpleCommand, entry: _Entry, parsed: Parsed) -> bool:
 def _among_known_forms(program: Program, parsed: Parsed) -> bool:
     """Programs with a list of harmless forms (`only`) are on the list in just these."""
     texts = [option.name for option in parsed.options] + [word.text for _, word in parsed.operands]
+    if program.alone and texts:
+        return False
     if program.only and not all(text in program.only for text in texts):
         return False
     return not program.needs or any(text in program.needs for text in texts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 
 ANY_WORD = "\ue002"
@@ -30,6 +31,18 @@ class Word:
     @property
     def static(self) -> bool:
         return self.kind is WordKind.STATIC
+
+    @property
+    def fixed_start(self) -> str:
+        """What the word surely begins with: all of a static one, a GLOB up to its first pattern character."""
+        if self.kind is WordKind.GLOB:
+            return re.split(r"[*?\[\\]", self.text, maxsplit=1)[0]
+        return self.text if self.static else ""
+
+    @property
+    def names_option(self) -> bool:
+        """It is an option whatever a pattern in its value becomes: `--include=*.py`."""
+        return self.fixed_start.startswith("--") and "=" in self.fixed_start
 
     @property
     def match_text(self) -> str:
@@ -100,6 +113,8 @@ class SimpleCommand:
     transparent: bool = False
     hazards: tuple[Hazard, ...] = ()
     on_read_only_list: bool = False
+    any_operands: bool = False
+    """No operand or option does harm: names that come at run time may be what they will."""
     reads: tuple[Word, ...] = ()
     writes: tuple[Word, ...] = ()
     searches_below: tuple[Word, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sandbox_agent.policy.shell.model import Word
 from sandbox_agent.policy.shell.tables import Program
@@ -33,7 +33,8 @@ def parse_options(words: Sequence[Word], program: Program, *, start: int = 1) ->
     ended = program.style == "words"
     while index < len(words):
         word = words[index]
-        if ended or not word.static or not word.text.startswith("-") or word.text == "-":
+        is_option = word.text.startswith("-") and word.text != "-" and (word.static or word.names_option)
+        if ended or not is_option:
             parsed.operands.append((index, word))
             index += 1
         elif word.text == "--":
@@ -63,7 +64,7 @@ def means(given: str, option: str, *, abbreviates: bool) -> bool:
 def _long(words: Sequence[Word], index: int, program: Program, parsed: Parsed) -> int:
     name, joined, value = words[index].text.partition("=")
     if joined:
-        parsed.options.append(Option(name, index, Word(value)))
+        parsed.options.append(Option(name, index, replace(words[index], text=value)))
         return index + 1
     takes = any(means(name, known, abbreviates=program.abbreviates) for known in program.values)
     if takes and index + 1 < len(words):

@@ -41,6 +41,8 @@ class Program:
     only_options: frozenset[str] = frozenset()
     needs: frozenset[str] = frozenset()
     otherwise: str = ""
+    alone: bool = False
+    any_operands: bool = False
     style: str = "getopt"
     abbreviates: bool = True
     old_style_options: bool = False
