@@ -61,7 +61,7 @@ def unified(path: str, before: Side | None, after: Side | None, budget: Budget) 
         head.append(f"deleted file mode {before.mode}")
     elif before is not None and after is not None and before.mode != after.mode:
         head += [f"old mode {before.mode}", f"new mode {after.mode}"]
-    a, b = _lines(before), _lines(after)
+    a, b = lines_of(before.data if before else b""), lines_of(after.data if after else b"")
     hunks = [line for group in _groups(_opcodes(a, b, budget)) for line in _hunk(group, a, b)]
     if hunks:
         head += [
@@ -73,19 +73,20 @@ def unified(path: str, before: Side | None, after: Side | None, budget: Budget) 
     return text
 
 
-def _lines(side: Side | None) -> list[str]:
-    """Lines without their newline; a last line that lacks one carries the mark that says so."""
-    if side is None or not side.data:
-        return []
-    lines = side.data.decode("utf-8", "replace").split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    else:
-        lines[-1] += "\n\\ No newline at end of file"
-    return lines
+def lines_of(data: bytes) -> list[bytes]:
+    """Lines with their newline; nothing but "\\n" ends one."""
+    lines = data.split(b"\n")
+    last = lines.pop()
+    return [line + b"\n" for line in lines] + ([last] if last else [])
 
 
-def _opcodes(a: list[str], b: list[str], budget: Budget) -> list[_Opcode]:
+def _shown(mark: str, line: bytes) -> str:
+    """A line of a hunk, without a newline; a last line that lacks one is followed by git's remark."""
+    text = mark + line.removesuffix(b"\n").decode("utf-8", "replace")
+    return text if line.endswith(b"\n") else f"{text}\n\\ No newline at end of file"
+
+
+def _opcodes(a: list[bytes], b: list[bytes], budget: Budget) -> list[_Opcode]:
     start = 0
     while start < min(len(a), len(b)) and a[start] == b[start]:
         start += 1
@@ -101,7 +102,7 @@ def _opcodes(a: list[str], b: list[str], budget: Budget) -> list[_Opcode]:
     return codes
 
 
-def _middle(a: list[str], b: list[str], budget: Budget) -> list[_Opcode]:
+def _middle(a: list[bytes], b: list[bytes], budget: Budget) -> list[_Opcode]:
     if not a or not b:
         return [("delete" if a else "insert", 0, len(a), 0, len(b))] if a or b else []
     counts = Counter(b)
@@ -136,15 +137,15 @@ def _groups(codes: list[_Opcode]) -> Iterator[list[_Opcode]]:
         yield group
 
 
-def _hunk(group: list[_Opcode], a: list[str], b: list[str]) -> Iterator[str]:
+def _hunk(group: list[_Opcode], a: list[bytes], b: list[bytes]) -> Iterator[str]:
     (_, a1, _, b1, _), (_, _, a2, _, b2) = group[0], group[-1]
     yield f"@@ -{_span(a1, a2)} +{_span(b1, b2)} @@"
     for tag, i1, i2, j1, j2 in group:
         if tag == "equal":
-            yield from (" " + line for line in a[i1:i2])
+            yield from (_shown(" ", line) for line in a[i1:i2])
         else:
-            yield from ("-" + line for line in a[i1:i2])
-            yield from ("+" + line for line in b[j1:j2])
+            yield from (_shown("-", line) for line in a[i1:i2])
+            yield from (_shown("+", line) for line in b[j1:j2])
 
 
 def _span(start: int, end: int) -> str:
