@@ -79,6 +79,7 @@ class StreamCall(Call):
         super().__init__()
         self.chunks: deque[bytes] = deque()
         self.credit = wire.WINDOW_BYTES
+        self.started = False
         self.ended: Ended | None = None
 
     def take_answer(self, kind: int, body: bytes) -> None:
@@ -87,6 +88,8 @@ class StreamCall(Call):
             if self.credit < 0:
                 raise MalformedError("more output than was asked for")
             self.chunks.append(body)
+        elif kind == wire.STARTED and not self.started and not body:
+            self.started = True
         elif kind == wire.RESULT:
             self.ended = frames.ended(body)
             self.finished = True

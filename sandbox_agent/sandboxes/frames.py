@@ -5,6 +5,7 @@ Whatever does not fit is a `MalformedError`, and the runner that sent it counts 
 
 from __future__ import annotations
 
+import errno
 import struct
 from dataclasses import dataclass
 
@@ -26,13 +27,9 @@ _FILE_KINDS = {
     wire.KIND_OTHER: FileKind.OTHER,
 }
 
-_OS_ERRORS: dict[int, type[OSError]] = {
-    wire.FAIL_OS: OSError,
-    wire.FAIL_NOT_REGULAR: NotRegularFileError,
-    wire.FAIL_TOO_LARGE: FileTooLargeError,
-    wire.FAIL_FILE_CHANGED: FileChangedError,
-    wire.FAIL_PATH_CHANGED: PathChangedError,
-}
+
+class RunnerKilledError(OSError):
+    """A file verb was under way when the runner was killed; for a write, look at the file before trying again."""
 
 
 class MalformedError(Exception):
@@ -85,8 +82,17 @@ class Failure:
 
     def as_os_error(self, path: str) -> OSError:
         """The error of the contract, with the path it is about."""
-        kind = _OS_ERRORS.get(self.why, OSError)
-        return kind(self.number, self.text, path)
+        if self.why == wire.FAIL_KILLED:
+            return RunnerKilledError(errno.EIO, self.text, path)
+        return _OS_ERRORS.get(self.why, OSError)(self.number, self.text, path)
+
+
+_OS_ERRORS: dict[int, type[OSError]] = {
+    wire.FAIL_NOT_REGULAR: NotRegularFileError,
+    wire.FAIL_TOO_LARGE: FileTooLargeError,
+    wire.FAIL_FILE_CHANGED: FileChangedError,
+    wire.FAIL_PATH_CHANGED: PathChangedError,
+}
 
 
 class FrameReader:

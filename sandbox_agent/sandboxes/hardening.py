@@ -70,12 +70,15 @@ class EtcFiles:
     resolv_conf: str
 
 
-def write_etc_files(spec: SandboxSpec) -> EtcFiles:
-    """Write them into the session's state folder, readable by the engine (which may map root to somebody else).
+def write_etc_files(spec: SandboxSpec) -> EtcFiles | None:
+    """Write them into the session's state folder, readable by the engine (which may map root to somebody else); None
+    where it has none.
 
     Raises:
         OSError: the folder cannot be written.
     """
+    if spec.state_dir is None:
+        return None
     folder = Path(spec.state_dir) / "etc"
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
@@ -101,7 +104,7 @@ def create_body(
     spec: SandboxSpec,
     *,
     image_id: str,
-    etc: EtcFiles,
+    etc: EtcFiles | None,
     labels: Mapping[str, str],
     nofile: int | None,
     volume: str = "",
@@ -121,11 +124,11 @@ def create_body(
         "OpenStdin": False,
         "NetworkDisabled": True,
         "Labels": dict(labels),
-        "HostConfig": {**_host_config(spec, etc, nofile), "Mounts": _mounts(spec, etc, labels, volume)},
+        "HostConfig": {**_host_config(spec, nofile), "Mounts": _mounts(spec, etc, labels, volume)},
     }
 
 
-def _host_config(spec: SandboxSpec, etc: EtcFiles, nofile: int | None) -> dict[str, Any]:
+def _host_config(spec: SandboxSpec, nofile: int | None) -> dict[str, Any]:
     config: dict[str, Any] = {
         # A container that was killed must still be there to be asked why.
         "AutoRemove": False,
@@ -150,6 +153,9 @@ def _host_config(spec: SandboxSpec, etc: EtcFiles, nofile: int | None) -> dict[s
         "MaskedPaths": list(MASKED_PATHS),
         "ReadonlyPaths": list(READONLY_PATHS),
     }
+    if spec.state_dir is None:
+        # No file of ours can take the place of the one the engine makes: it would name the host's resolvers.
+        config |= {"Dns": ["127.0.0.1"], "DnsSearch": ["."], "DnsOptions": []}
     if spec.runtime is not None:
         config["Runtime"] = spec.runtime
     return config
@@ -182,8 +188,10 @@ def _ulimits(spec: SandboxSpec, nofile: int | None) -> list[dict[str, Any]]:
     return [{"Name": name, "Soft": value, "Hard": value} for name, value in limits.items()]
 
 
-def _mounts(spec: SandboxSpec, etc: EtcFiles, labels: Mapping[str, str], volume: str) -> list[dict[str, Any]]:
-    small = {"/etc/passwd": etc.passwd, "/etc/group": etc.group, "/etc/resolv.conf": etc.resolv_conf}
+def _mounts(spec: SandboxSpec, etc: EtcFiles | None, labels: Mapping[str, str], volume: str) -> list[dict[str, Any]]:
+    small = {}
+    if etc is not None:
+        small = {"/etc/passwd": etc.passwd, "/etc/group": etc.group, "/etc/resolv.conf": etc.resolv_conf}
     return [
         _workspace(spec.workspace_source, labels, volume),
         *(_bind(source, target, read_only=True) for target, source in small.items()),

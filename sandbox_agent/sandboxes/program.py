@@ -5,6 +5,7 @@ The source travels over the exec stream, so the container holds no file of ours 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import resources
 
 _PACKAGE = "sandbox_agent.sandboxes.runner"
@@ -49,7 +50,12 @@ def command(interpreter: str) -> list[str]:
 
 def source() -> bytes:
     """What the command reads first: eight hex digits of length, then the program."""
-    folder = resources.files(_PACKAGE)
-    sources = [(name, (folder / f"{name}.py").read_text("utf-8")) for name in _MODULES]
-    text = _LOAD.format(package=_PACKAGE, sources=sources).encode()
+    text = bundled(_PACKAGE, _MODULES).encode()
     return b"%08x" % len(text) + text
+
+
+def bundled(package: str, modules: Sequence[str]) -> str:
+    """Some modules of a package of ours as one Python text that runs the `main` of the last; they import each other."""
+    folder = resources.files(package)
+    sources = [(name, (folder / f"{name}.py").read_text("utf-8")) for name in modules]
+    return _LOAD.format(package=package, sources=sources)

@@ -15,29 +15,29 @@ from sandbox_agent.sandboxes.base import (
     FileKind,
     FileTooLargeError,
     PathInfo,
+    Stream,
 )
-from sandbox_agent.sandboxes.calls import ExecCall, FileCall, ResolveCall, StreamCall
+from sandbox_agent.sandboxes.calls import ExecCall, FileCall, ResolveCall
 from sandbox_agent.sandboxes.connection import Connection, RunnerGoneError
-from sandbox_agent.sandboxes.frames import MAX_PATH_BYTES, Failure, Place
+from sandbox_agent.sandboxes.frames import MAX_PATH_BYTES, Failure, Place, RunnerKilledError
 from sandbox_agent.sandboxes.runner import wire
 from sandbox_agent.sandboxes.runners import KILLED, Runners
-from sandbox_agent.sandboxes.streams import ResidentStream
+from sandbox_agent.sandboxes.streams import EndedStream, ResidentStream
 from sandbox_agent.types import WORKSPACE_MOUNT
 
 LATER_DEADLINE_S = 10.0
 """After a call's own deadline and its grace, how long the runner may take to report it."""
 
 FILE_DEADLINE_S = 60.0
+NOT_EXECUTABLE = 126
+"""What a shell gives for a program that is there and cannot be started."""
+
 _INLINE_BYTES = 32 * 1024
 RUNNER_KILLED = "sandbox: the runner that carries out every call"
 RUNNER_KILLED_END = (
     "Everything that ran in the sandbox was ended, output of this call is lost, files are as they were left. "
     "The next call works again."
 )
-
-
-class RunnerKilledError(OSError):
-    """A file verb was under way when the runner was killed; for a write, look at the file before trying again."""
 
 
 class Resident:
@@ -66,7 +66,7 @@ class Resident:
         size = check_command(argv, env)
         check_stdin(stdin)
         if size > MAX_COMMAND_BYTES:
-            return failed(126, f"{argv[0]}: Argument list too long", merge_stderr, max_output_bytes)
+            return failed(NOT_EXECUTABLE, f"{argv[0]}: Argument list too long", merge_stderr, max_output_bytes)
         if spill_path is not None:
             check_path(spill_path)
         fields = {
@@ -93,19 +93,24 @@ class Resident:
 
     async def open(
         self, argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
-    ) -> ResidentStream:
-        """See `Sandbox.open`."""
+    ) -> Stream:
+        """See `Sandbox.open`. A runner that is killed meanwhile gives a stream that has ended with code 137."""
         if check_command(argv, env) > MAX_COMMAND_BYTES:
-            raise ValueError("the arguments are too long altogether")
-        connection = await self._runners.living()
-        call = StreamCall()
-        number = connection.add(call)
-        stream = ResidentStream(self._runners, connection, number, call)
+            return EndedStream(NOT_EXECUTABLE)
+        fields = {**_program("open", argv, cwd, env), "eof": False}
         try:
-            await connection.request(number, {**_program("open", argv, cwd, env), "eof": False}, b"")
+            connection = await self._runners.living()
         except RunnerGoneError:
-            await self._runners.recover(connection)
-        return stream
+            return EndedStream(KILLED)
+        stream = ResidentStream(self._runners, connection)
+        await stream.start(fields)
+        failure = stream.call.failure
+        if failure is None:
+            return stream
+        await stream.aclose()
+        if failure.why == wire.FAIL_OS:
+            raise failure.as_os_error(cwd or WORKSPACE_MOUNT)
+        return EndedStream(NOT_EXECUTABLE if failure.why == wire.FAIL_NO_PROCESS else KILLED)
 
     async def resolve(self, paths: Sequence[str]) -> list[PathInfo]:
         """See `Sandbox.resolve`."""
@@ -194,7 +199,7 @@ def _killed_text(exc: RunnerGoneError) -> str:
 def _failed_exec(failure: Failure, cwd: str | None, merge_stderr: bool, max_output_bytes: int) -> ExecResult:
     if failure.why == wire.FAIL_OS:
         raise failure.as_os_error(cwd or WORKSPACE_MOUNT)
-    exit_code = 126 if failure.why == wire.FAIL_NO_PROCESS else KILLED
+    exit_code = NOT_EXECUTABLE if failure.why == wire.FAIL_NO_PROCESS else KILLED
     return failed(exit_code, f"sandbox: {failure.text}", merge_stderr, max_output_bytes)
 
 

@@ -27,7 +27,8 @@ class SandboxSpec:
         workspace_source: what is mounted read-write at /workspace: a folder of the engine's host, layers, or a volume.
         uid, gid: of everything the tools run; never 0.
         session_id: names the container and labels it.
-        state_dir: a folder of ours that the engine can read, for the few small files mounted into the container.
+        state_dir: a folder of ours that the engine can read, for the few small files mounted into the container. None
+            where it sees no file of ours: then the tools' uid has no name inside.
         image: name, `name@sha256:...` or local ID; "base" is ours. It must be there already.
         network: "none" is the only one so far.
         memory_bytes: swap included; tmpfs counts.
@@ -45,7 +46,7 @@ class SandboxSpec:
     uid: int
     gid: int
     session_id: str
-    state_dir: str
+    state_dir: str | None
     image: str = DEFAULT_IMAGE
     network: Literal["none"] = "none"
     memory_bytes: int = 2 * GIB
@@ -66,7 +67,7 @@ class SandboxSpec:
             raise ValueError(f"tools never run as 0: uid {self.uid}, gid {self.gid}")
         if self.uid == MAIN_UID:
             raise ValueError(f"uid {MAIN_UID} is the container's own")
-        if not all(path.startswith("/") for path in (*_host_paths(self.workspace_source), self.state_dir)):
+        if not all(path.startswith("/") for path in (*_host_paths(self.workspace_source), self.state_dir or "/")):
             raise ValueError("workspace_source and state_dir are absolute paths")
         if self.network != "none":
             raise ValueError(f"network {self.network!r} is not supported")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from sandbox_agent.sandboxes.calls import StreamCall
 from sandbox_agent.sandboxes.connection import Connection, RunnerGoneError
@@ -14,14 +14,24 @@ from sandbox_agent.sandboxes.runners import KILLED, Runners
 class ResidentStream:
     """A `Stream` over the runner. When the runner is killed it ends, with exit code 137."""
 
-    def __init__(self, runners: Runners, connection: Connection, number: int, call: StreamCall) -> None:
+    def __init__(self, runners: Runners, connection: Connection) -> None:
+        self.call = StreamCall()
         self._runners = runners
         self._connection = connection
-        self._number = number
-        self._call = call
+        self._number = connection.add(self.call)
         self._taken = 0
         self._eof = False
         self._closed = False
+
+    async def start(self, request: Mapping[str, object]) -> None:
+        """Ask for the program, and wait until it has been started or the call has failed."""
+        try:
+            await self._guarded(lambda: self._connection.request(self._number, request, b""))
+            if not self._over():
+                await self._guarded(lambda: self._connection.wait(self._number, lambda: self.call.started))
+        except BaseException:
+            await self.aclose()
+            raise
 
     async def send(self, data: bytes) -> None:
         """See `Stream.send`."""
@@ -38,15 +48,15 @@ class ResidentStream:
 
     async def receive(self) -> bytes:
         """See `Stream.receive`."""
-        if not self._call.chunks and not self._over():
-            await self._guarded(lambda: self._connection.wait(self._number, lambda: bool(self._call.chunks)))
-        if not self._call.chunks:
+        if not self.call.chunks and not self._over():
+            await self._guarded(lambda: self._connection.wait(self._number, lambda: bool(self.call.chunks)))
+        if not self.call.chunks:
             return b""
-        data = self._call.chunks.popleft()
+        data = self.call.chunks.popleft()
         self._taken += len(data)
         if self._taken >= wire.CHUNK_BYTES and not self._over():
             granted, self._taken = self._taken, 0
-            self._call.credit += granted
+            self.call.credit += granted
             body = wire.COUNT.pack(granted)
             await self._guarded(lambda: self._connection.send(self._number, wire.CREDIT, body))
         return data
@@ -55,7 +65,7 @@ class ResidentStream:
         """See `Stream.exit_code`."""
         if not self._over():
             await self._guarded(lambda: self._connection.wait(self._number))
-        return KILLED if self._call.ended is None else self._call.ended.exit_code
+        return KILLED if self.call.ended is None else self.call.ended.exit_code
 
     async def aclose(self) -> None:
         """See `Stream.aclose`."""
@@ -73,8 +83,33 @@ class ResidentStream:
         return True
 
     def _over(self) -> bool:
-        return self._closed or self._call.finished or self._connection.gone is not None
+        return self._closed or self.call.finished or self._connection.gone is not None
 
     def _require_stdin(self) -> None:
-        if self._eof or self._call.stdin_closed or self._over():
+        if self._eof or self.call.stdin_closed or self._over():
             raise BrokenPipeError(errno.EPIPE, "the program has ended or its stdin is closed")
+
+
+class EndedStream:
+    """A `Stream` to a program that never ran; only its exit code tells."""
+
+    def __init__(self, exit_code: int) -> None:
+        self._exit_code = exit_code
+
+    async def send(self, data: bytes) -> None:
+        """See `Stream.send`."""
+        raise BrokenPipeError(errno.EPIPE, "the program did not start")
+
+    async def send_eof(self) -> None:
+        """See `Stream.send_eof`."""
+
+    async def receive(self) -> bytes:
+        """See `Stream.receive`."""
+        return b""
+
+    async def exit_code(self) -> int:
+        """See `Stream.exit_code`."""
+        return self._exit_code
+
+    async def aclose(self) -> None:
+        """See `Stream.aclose`."""

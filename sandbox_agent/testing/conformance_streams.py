@@ -123,6 +123,13 @@ async def a_missing_program_ends_its_stream(sandbox: Sandbox) -> None:
         await stream.aclose()
 
 
+@check()
+async def a_stream_needs_a_working_folder(sandbox: Sandbox) -> None:
+    """The same errors as for `exec`."""
+    await raises(FileNotFoundError, sandbox.open(["cat"], cwd="/workspace/none"))
+    await raises(ValueError, sandbox.open([]))
+
+
 async def _exactly(stream: Stream, size: int) -> bytes:
     data = b""
     while len(data) < size:
@@ -150,4 +157,5 @@ CHECKS = (
     much_passes_in_both_directions_at_once,
     a_program_that_nobody_listens_to_is_held_back,
     a_missing_program_ends_its_stream,
+    a_stream_needs_a_working_folder,
 )

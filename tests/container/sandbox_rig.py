@@ -32,7 +32,7 @@ class Rig:
 
     async def outside(self, argv: list[str], *, user: str = str(UID)) -> tuple[int, bytes]:
         """Run a program in the container past the sandbox: exit code and output."""
-        return await anyio.to_thread.run_sync(self._outside, argv, user)
+        return await anyio.to_thread.run_sync(self._outside, argv, user, abandon_on_cancel=True)
 
     async def start_outside(self, argv: list[str], *, user: str = str(UID)) -> None:
         """Start a program in the container past the sandbox, and leave it running."""

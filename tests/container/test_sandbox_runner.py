@@ -11,7 +11,8 @@ import pytest
 from sandbox_rig import Rig, rig
 
 from sandbox_agent.sandboxes.base import MIB
-from sandbox_agent.sandboxes.resident import RUNNER_KILLED, RunnerKilledError
+from sandbox_agent.sandboxes.frames import RunnerKilledError
+from sandbox_agent.sandboxes.resident import RUNNER_KILLED
 from sandbox_agent.testing.conformance_processes import a_mark, alive
 
 pytestmark = pytest.mark.docker

@@ -106,6 +106,8 @@ class Supervisor:
             (self._out if self._merges else self._err).add(f"{exc}\n".encode("utf-8", "surrogateescape"))
             self._exit_code = exc.exit_code
             self._alone = True
+        if self._streams:
+            self._link.send(wire.STARTED)
         try:
             while not self._finished():
                 self._step(wake)
