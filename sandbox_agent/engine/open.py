@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,10 +22,13 @@ from anyio.abc import TaskGroup
 
 from sandbox_agent import __version__, registry
 from sandbox_agent.config import RunConfig, config_dir, sessions_dir
+from sandbox_agent.engine.discarding import discard
 from sandbox_agent.engine.late import LateSandbox
+from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past
+from sandbox_agent.engine.placement import AUTO, Placement, forget, place
 from sandbox_agent.engine.session import Approver, Session
-from sandbox_agent.errors import ConfigError, SandboxAgentError
+from sandbox_agent.errors import ConfigError, SandboxAgentError, SandboxStartError
 from sandbox_agent.events import Notice, SandboxReady, SessionStarted, ToolResultsMessage
 from sandbox_agent.models.base import Model
 from sandbox_agent.models.credentials import check_credentials
@@ -40,6 +44,7 @@ from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool, builtin_tools
 from sandbox_agent.types import WORKSPACE_MOUNT, Limits
 from sandbox_agent.workspaces.base import Workspace
+from sandbox_agent.workspaces.folder import resolve
 from sandbox_agent.workspaces.masks import masking_rule
 from sandbox_agent.workspaces.opening import create, reopen
 from sandbox_agent.workspaces.record import RECORD_NAME
@@ -67,6 +72,8 @@ async def open_session(config: RunConfig, *, approver: Approver | None = None) -
         async with anyio.create_task_group() as tasks:
             session = await _open(config, approver, tasks)
             try:
+                # Beside the container, which is starting by now: the SDK's import alone takes over a second.
+                session.model = await anyio.to_thread.run_sync(_load_model, config.model)
                 yield session
             finally:
                 tasks.cancel_scope.cancel()
@@ -82,12 +89,20 @@ def new_session_id() -> str:
 
 
 async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) -> Session:
-    kind, name = _model_kind(config.model)
+    _model_kind(config.model)
     policy = _policy(config)
     past = load_past(sessions_dir(), config.resume, config.workspace.resolve()) if config.resume else None
     endpoint = await anyio.to_thread.run_sync(_reachable_engine)
     folder = sessions_dir() / (past.session_id if past else new_session_id())
-    workspace = _workspace(config, policy, folder)
+    folder.mkdir(mode=0o700, exist_ok=past is not None)
+    lock = SessionLock(folder)
+    try:
+        workspace, placement = await _workspace(config, policy, folder, endpoint)
+    except SandboxAgentError:
+        lock.release()
+        if past is None:
+            shutil.rmtree(folder)
+        raise
     tape = TapeWriter(folder / EVENTS_FILE)
     spec = _spec(config, policy, workspace, folder)
     sandbox = _late_sandbox(spec, endpoint, workspace)
@@ -95,7 +110,7 @@ async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) 
     ctx = ToolContext(sandbox=sandbox, workspace_host=str(workspace.host), masked=partial(_masked, workspace))
     session = Session(
         id=folder.name,
-        model=cast(Model, None),  # set below: its import must not delay the container
+        model=cast(Model, None),  # `open_session` sets it while the container starts
         sandbox=sandbox,
         workspace=workspace,
         pool=pool,
@@ -105,17 +120,19 @@ async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) 
         ctx=ctx,
         system=({"type": "text", "text": prompt("system")},),
         tape=tape,
+        lock=lock,
         tasks=tasks,
         approver=approver,
         save_rule=partial(saved.save, config_dir() / SAVED_RULES_FILE),
     )
-    _begin(session, config, spec, past)
+    _begin(session, config, spec, past, placement)
     tasks.start_soon(_start_sandbox, session)
-    session.model = await anyio.to_thread.run_sync(lambda: registry.load("models", kind).create(name))
     return session
 
 
-def _begin(session: Session, config: RunConfig, spec: SandboxSpec, past: Past | None) -> None:
+def _begin(
+    session: Session, config: RunConfig, spec: SandboxSpec, past: Past | None, placement: Placement | None
+) -> None:
     session.emit(
         SessionStarted(
             session_id=session.id,
@@ -130,8 +147,9 @@ def _begin(session: Session, config: RunConfig, spec: SandboxSpec, past: Past | 
             resumed_from=past.session_id if past else None,
         )
     )
-    for line in session.workspace.notes:
-        session.emit(Notice(level="info", text=line))
+    if placement is not None and config.workspace_mode == AUTO:
+        session.emit(Notice(level="info", text=placement.line))
+    session.pass_on_notes()
     if past is None:
         return
     session.messages = past.messages
@@ -152,6 +170,12 @@ def _model_kind(spec: str) -> tuple[str, str]:
     return MODEL_KINDS[kind], name
 
 
+def _load_model(spec: str) -> Model:
+    kind, name = _model_kind(spec)
+    model: Model = registry.load("models", kind).create(name)
+    return model
+
+
 def _policy(config: RunConfig) -> Policy:
     """The named policy, the command line's rules and the ones the person saved; it must lie outside the folder."""
     own = config_dir() / POLICY_FILE
@@ -167,11 +191,16 @@ def _reachable_engine() -> Endpoint:
     return endpoint
 
 
-def _workspace(config: RunConfig, policy: Policy, folder: Path) -> Workspace:
+async def _workspace(
+    config: RunConfig, policy: Policy, folder: Path, endpoint: Endpoint
+) -> tuple[Workspace, Placement | None]:
     """The session's view of the folder: the one it left behind where it is resumed and something was kept, else new."""
     if (folder / RECORD_NAME).exists():
-        return reopen(folder)
-    return create(config.workspace_mode, config.workspace, folder, masks=policy.sandbox.masks)
+        return await anyio.to_thread.run_sync(reopen, folder), None
+    host = await anyio.to_thread.run_sync(resolve, config.workspace, folder)
+    placement = await place(config.workspace_mode, host, endpoint, config.image or policy.sandbox.image)
+    make = partial(create, placement.mode, host, folder, masks=policy.sandbox.masks)
+    return await anyio.to_thread.run_sync(make), placement
 
 
 def _masked(workspace: Workspace, path: str) -> str | None:
@@ -235,8 +264,11 @@ async def _start_sandbox(session: Session) -> None:
     try:
         info = await session.sandbox.start()
     except SandboxAgentError as exc:
+        if isinstance(exc, SandboxStartError):
+            forget()
         session.fail(exc)
         return
+    session.pass_on_notes()
     session.emit(
         SandboxReady(
             container_id=info.id,
@@ -253,12 +285,13 @@ async def _close(session: Session) -> None:
         await session.sandbox.close()
         await anyio.to_thread.run_sync(session.workspace.release)
         if session.unapplied is not None and not session.unapplied:
-            await anyio.to_thread.run_sync(session.workspace.discard)
+            await discard(sessions_dir() / session.id, resolve_endpoint(os.environ))
     finally:
         if session.model is not None:
             await session.model.aclose()
         session.tape.sync()
         session.tape.close()
+        session.lock.release()
 
 
 def _bare(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -11,9 +11,10 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from sandbox_agent.engine import history
+from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.queue import MessageQueue
 from sandbox_agent.errors import SandboxAgentError
-from sandbox_agent.events import ChangesApplied, Event, ReviewReady, UserMessage
+from sandbox_agent.events import ChangesApplied, Event, Notice, ReviewReady, UserMessage
 from sandbox_agent.models.base import Model
 from sandbox_agent.policy.policy import Policy
 from sandbox_agent.sandboxes.base import Sandbox
@@ -67,6 +68,7 @@ class Session:
     ctx: ToolContext
     system: tuple[JsonObject, ...]
     tape: TapeWriter
+    lock: SessionLock
     tasks: TaskGroup
     approver: Approver | None = None
     save_rule: Callable[[str], None] | None = None
@@ -81,6 +83,7 @@ class Session:
     unapplied: set[str] | None = None
     _listeners: list[MemoryObjectSendStream[Event]] = field(default_factory=list)
     _unheard: list[Event] = field(default_factory=list)
+    _notes_told: set[str] = field(default_factory=set)
 
     def emit(self, event: Event) -> None:
         """Record an event, extend the conversation by it, and pass it to whoever listens. Never waits."""
@@ -118,6 +121,13 @@ class Session:
         """Put a user message straight into the conversation."""
         self.emit(UserMessage(agent_id=self.agent_id, content=({"type": "text", "text": text},)))
 
+    def pass_on_notes(self) -> None:
+        """Tell what the workspace has to say and has not said yet: what is masked, skipped, or changed in `.git`."""
+        for line in self.workspace.notes:
+            if line not in self._notes_told:
+                self._notes_told.add(line)
+                self.emit(Notice(level="info", text=line))
+
     def sync_soon(self) -> None:
         """Force the record to disk, beside what comes next rather than before it."""
         self.tasks.start_soon(anyio.to_thread.run_sync, self.tape.sync)
@@ -126,6 +136,7 @@ class Session:
         """What the run changed. The sandbox is closed first, so that nothing moves under the review."""
         await self.sandbox.close()
         found = await anyio.to_thread.run_sync(self.workspace.changes)
+        self.pass_on_notes()
         self.unapplied = {change.path for change in found}
         self.emit(ReviewReady(changes=tuple(change.as_json() for change in found)))
         return found

@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 
+from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.loop import run
 from sandbox_agent.engine.session import Approver, Session
 from sandbox_agent.events import Event, RunFinished, ToolFinished
@@ -132,12 +133,14 @@ async def make_session(
             ctx=ToolContext(sandbox=box, workspace_host="/home/me/project"),
             system=(),
             tape=TapeWriter(folder / "events.jsonl"),
+            lock=SessionLock(folder),
             tasks=tasks,
             approver=approver,
         )
         yield session
         tasks.cancel_scope.cancel()
     session.tape.close()
+    session.lock.release()
 
 
 async def play(session: Session, task: str = "do it") -> list[Event]:

@@ -1,0 +1,231 @@
+"""Which workspace mode a run gets, and why: overlay where it really works, else a copy.
+
+"Really" is tried, not guessed: layers over the very folder are mounted through the engine in a sandbox as sessions get
+it, and what it reads and writes is compared. That takes about a second, so the answer is kept in the state folder, for
+this engine, its version, the kernel and the two file systems, until a start fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from sandbox_agent import registry
+from sandbox_agent.config import state_dir
+from sandbox_agent.engine.discarding import discard
+from sandbox_agent.errors import SandboxAgentError, SandboxUnavailableError, WorkspaceError
+from sandbox_agent.sandboxes.base import Sandbox
+from sandbox_agent.sandboxes.endpoint import Endpoint, identify
+from sandbox_agent.sandboxes.spec import SandboxSpec
+from sandbox_agent.types import WORKSPACE_MOUNT, WorkspaceMount
+from sandbox_agent.workspaces.base import Owner
+from sandbox_agent.workspaces.folder import owner_of
+from sandbox_agent.workspaces.mounting import mounts_below
+from sandbox_agent.workspaces.opening import create
+from sandbox_agent.workspaces.overlay import MASKS, UPPER
+from sandbox_agent.workspaces.record import OVERLAY_NAME
+
+AUTO = "auto"
+KNOWN_FILE = "engines.json"
+
+_UNSEEN = "the engine does not see this machine's files"
+_SCRIPT = """
+cd /workspace && printf '%s\\0' "$(cat MARKER/read)" && printf x > MARKER/written
+for name in .* *; do
+    if [ -e "$name" ] || [ -L "$name" ]; then printf '%s\\0' "$name"; fi
+done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """What was found out about an engine: why no overlay works, None if it does; whether it sees our files at all."""
+
+    no_overlay: str | None
+    sees_files: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """`mode` is overlay, copy or bind. `in_volume`: only the engine can hold the copy. `why` is why it is no overlay,
+    None if it is one or the mode was asked for by name."""
+
+    mode: str
+    in_volume: bool = False
+    why: str | None = None
+
+    @property
+    def line(self) -> str:
+        """For the person, at the start and from `doctor`."""
+        if self.mode == "overlay":
+            return "workspace mode overlay: the folder is read through, and every change goes to a layer beside it"
+        where = " in a volume of the engine" if self.in_volume else ""
+        return f"workspace mode {self.mode}{where}" + (f", no overlay: {self.why}" if self.why else "")
+
+
+async def place(wanted: str, host: Path, endpoint: Endpoint, image: str, *, fresh: bool = False) -> Placement:
+    """The mode for a run on a folder.
+
+    Args:
+        wanted: what the run asks for; "auto" lets us decide.
+        host: the person's folder, links resolved.
+        endpoint: where the engine is, local or not.
+        image: for the trial.
+        fresh: try, whatever is known.
+
+    Raises:
+        SandboxUnavailableError: the engine does not answer, or has not this image.
+        WorkspaceError: the mode asked for cannot be had on this engine.
+        OSError: the state folder cannot be written.
+    """
+    key = await anyio.to_thread.run_sync(_key, endpoint, host)
+    ability = None if fresh else _known().get(key)
+    if wanted != AUTO and ability is None and endpoint.url.startswith("unix:"):
+        return Placement(wanted)  # what is not so at a local socket, the start will tell
+    if ability is None:
+        ability = await _find_out(host, endpoint, image)
+        _remember(key, ability)
+    if wanted in ("overlay", "bind") and not ability.sees_files:
+        raise WorkspaceError(f"workspace mode {wanted}: {_UNSEEN} ({endpoint}); use --workspace-mode copy")
+    if wanted != AUTO:
+        return Placement(wanted, in_volume=not ability.sees_files)
+    inside = await anyio.to_thread.run_sync(mounts_below, host)
+    why = f"another file system is mounted at {inside[0]}" if inside else ability.no_overlay
+    return Placement("copy", not ability.sees_files, why) if why else Placement("overlay")
+
+
+def forget() -> None:
+    """Drop what is known of all engines: a start has failed."""
+    (state_dir() / KNOWN_FILE).unlink(missing_ok=True)
+
+
+async def _find_out(host: Path, endpoint: Endpoint, image: str) -> Ability:
+    no_overlay = await _try_overlay(host, endpoint, image)
+    return Ability(no_overlay, no_overlay is None or await _try_bind(owner_of(host), endpoint, image))
+
+
+async def _try_overlay(host: Path, endpoint: Endpoint, image: str) -> str | None:
+    """Mount layers over the folder as a session would; None if all is as it must be, else what was not."""
+    async with _trial_folder(endpoint, image) as folder:
+        try:
+            workspace = await anyio.to_thread.run_sync(create, "overlay", host, folder)
+            layers = folder / OVERLAY_NAME
+            marker, content = _mark(layers / MASKS, workspace.owner)
+            read, names = await _ask_inside(workspace.mount, workspace.owner, endpoint, image, folder, marker)
+        except SandboxUnavailableError:
+            raise
+        except (SandboxAgentError, OSError) as exc:
+            return " ".join(str(exc).split())[-300:]
+        if read != content:
+            return _UNSEEN
+        if names - {b".", b"..", marker.encode()} != set(os.listdir(os.fsencode(host))):
+            return f"the engine sees another folder at {host}"
+        return _written(layers / UPPER / marker / "written", workspace.owner)
+
+
+async def _try_bind(owner: Owner, endpoint: Endpoint, image: str) -> bool:
+    async with _trial_folder(endpoint, image) as folder:
+        place = folder / "bound"
+        place.mkdir(mode=0o755)
+        marker, content = _mark(place, owner)
+        try:
+            read, _ = await _ask_inside(str(place), owner, endpoint, image, folder, marker)
+        except SandboxUnavailableError:
+            raise
+        except SandboxAgentError:
+            return False
+        return read == content
+
+
+def _written(path: Path, owner: Owner) -> str | None:
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return "what is written inside does not arrive"
+    if (info.st_uid, info.st_gid) != (owner.uid, owner.gid):
+        return f"the engine gives files to another user ({info.st_uid}:{info.st_gid})"
+    return None
+
+
+def _mark(layer: Path, owner: Owner) -> tuple[str, bytes]:
+    """A folder of the tools' own with something in it to be read: its name and that content."""
+    marker, content = f".sandbox-agent-{secrets.token_hex(8)}", secrets.token_hex(8)
+    place = layer / marker
+    place.mkdir(mode=0o700)
+    (place / "read").write_text(content)
+    if os.geteuid() == 0:
+        for path in (place / "read", place):
+            os.chown(path, owner.uid, owner.gid)
+    return marker, content.encode()
+
+
+async def _ask_inside(
+    mount: WorkspaceMount, owner: Owner, endpoint: Endpoint, image: str, folder: Path, marker: str
+) -> tuple[bytes, set[bytes]]:
+    """What a sandbox reads in the marked folder, and the names at the top of its workspace."""
+    module = await anyio.to_thread.run_sync(registry.load, "sandboxes", "docker")
+    spec = SandboxSpec(
+        workspace_source=mount,
+        uid=owner.uid,
+        gid=owner.gid,
+        session_id=folder.name,
+        state_dir=str(folder),
+        image=image,
+        transport="exec",
+        lifetime_s=120,
+    )
+    sandbox: Sandbox = module.create(spec, endpoint)
+    try:
+        await sandbox.start()
+        said = await sandbox.exec(["sh", "-c", _SCRIPT.replace("MARKER", marker)], cwd=WORKSPACE_MOUNT, timeout_s=20)
+    finally:
+        await sandbox.close()
+    read, *names = said.stdout.rstrip(b"\0").split(b"\0")
+    return read, set(names)
+
+
+@asynccontextmanager
+async def _trial_folder(endpoint: Endpoint, image: str) -> AsyncIterator[Path]:
+    """In the state folder, for its file system is what counts; gone afterwards."""
+    folder = state_dir() / f"trial-{secrets.token_hex(8)}"
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        with anyio.CancelScope(shield=True):
+            await discard(folder, endpoint, image=image)
+            await anyio.to_thread.run_sync(shutil.rmtree, folder)
+
+
+def _key(endpoint: Endpoint, host: Path) -> str:
+    """All that the answer depends on, as far as it can be known."""
+    engine = identify(endpoint)
+    owner = "root" if os.lstat(host).st_uid == 0 else "other"
+    devices = f"{os.lstat(state_dir()).st_dev:x} {os.lstat(host).st_dev:x}"
+    return f"{engine.id} {engine.version} {engine.kernel} {devices} {os.geteuid()} {owner}"
+
+
+def _known() -> dict[str, Ability]:
+    """What was found out before; a file that cannot be used counts as none."""
+    try:
+        raw = json.loads((state_dir() / KNOWN_FILE).read_text())
+        return {str(key): Ability(value["no_overlay"], bool(value["sees_files"])) for key, value in raw.items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
+
+
+def _remember(key: str, ability: Ability) -> None:
+    path = state_dir() / KNOWN_FILE
+    part = path.with_name(f"{KNOWN_FILE}.{secrets.token_hex(4)}")
+    known = {**_known(), key: ability}
+    part.write_text(json.dumps({name: asdict(value) for name, value in known.items()}, indent=1))
+    part.replace(path)
