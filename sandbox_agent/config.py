@@ -25,7 +25,7 @@ class RunConfig:
     deny: tuple[str, ...] = ()
     image: str | None = None
     workspace_mode: str = "copy"
-    """`copy` or `bind`."""
+    """`auto` (overlay where it works, else copy), `overlay`, `copy` or `bind`."""
     max_turns: int | None = None
     timeout_s: float | None = None
     resume: str | None = None

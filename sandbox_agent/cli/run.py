@@ -55,10 +55,10 @@ Exit codes: 0 done, 1 the task failed, 2 usage or configuration, 3 done but perm
 @click.option("--image", metavar="NAME", help="The container's image. Default: the policy's.")
 @click.option(
     "--workspace-mode",
-    type=click.Choice(["overlay", "copy", "bind"]),
+    type=click.Choice(["auto", "overlay", "copy", "bind"]),
     default="copy",
     show_default=True,
-    help="copy: work on a copy, apply after a review. bind: change the folder directly.",
+    help="overlay, copy: the folder is changed only by what you apply after a review. bind: change it directly.",
 )
 @click.option(
     "--apply",

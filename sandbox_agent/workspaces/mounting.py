@@ -9,6 +9,7 @@ import ctypes
 import errno
 import functools
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -141,9 +142,23 @@ def detach(target: Path) -> None:
 
 def is_mounted(target: Path) -> bool:
     """Whether something is mounted at a path. `os.path.ismount` does not see mounts within one file system."""
-    escaped = "".join(f"\\{ord(char):03o}" if char in " \t\n\\" else char for char in os.fspath(target))
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        return any(line.split(" ", 5)[4] == escaped for line in file)
+    return target in _mount_points()
+
+
+def mounts_below(folder: Path) -> list[Path]:
+    """Where something is mounted in a folder; an overlay shows the empty folder under it."""
+    return [place for place in _mount_points() if place != folder and place.is_relative_to(folder)]
+
+
+def _mount_points() -> list[Path]:
+    with open("/proc/self/mountinfo", "rb") as file:
+        fields = [line.split(b" ", 5)[4] for line in file]
+    # The kernel writes blank, tab, line end and backslash as three octal digits.
+    return [Path(os.fsdecode(re.sub(rb"\\([0-7]{3})", _character, field))) for field in fields]
+
+
+def _character(match: re.Match[bytes]) -> bytes:
+    return bytes([int(match[1], 8)])
 
 
 def _swapping_namespace() -> int:

@@ -114,4 +114,4 @@ def _remove_overlay(state_dir: Path) -> None:
     try:
         remove_tree(state_dir, OVERLAY_NAME)
     except PermissionError:
-        raise LeftToRootError(state_dir) from None
+        raise LeftToRootError(state_dir / OVERLAY_NAME) from None
