@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
+
 from sandbox_agent.config import sessions_dir
+from sandbox_agent.engine.discarding import discard, viewer
 from sandbox_agent.engine.past import EVENTS_FILE, session_ids
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.events import ChangesApplied
@@ -37,7 +40,7 @@ def open_kept(wanted: str) -> Kept:
     session_id = ids[0] if wanted == "last" and ids else wanted
     if session_id not in ids:
         raise ConfigError(f"there is no session {wanted!r}; `sandbox-agent sessions list` shows those there are")
-    workspace = reopen(sessions / session_id)
+    workspace = reopen(sessions / session_id, view=viewer(session_id))
     changes = tuple(change.as_json() for change in workspace.changes())
     return Kept(session_id, sessions / session_id, workspace, changes)
 
@@ -60,5 +63,5 @@ def apply_kept(kept: Kept, paths: tuple[str, ...] | None) -> ApplyOutcome:
     finally:
         tape.close()
     if not outcome.unapplied:
-        kept.workspace.discard()
+        anyio.run(discard, kept.folder)
     return outcome

@@ -1,22 +1,36 @@
-"""Removes what a session keeps of its workspace, with the engine's help where only root can."""
+"""Looks at, and removes, what a session keeps of its workspace, with the engine's help where only root can."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import anyio.to_thread
 
 from sandbox_agent import registry
-from sandbox_agent.sandboxes.endpoint import Endpoint
+from sandbox_agent.sandboxes.endpoint import Endpoint, resolve_endpoint
+from sandbox_agent.types import OverlayMount
+from sandbox_agent.workspaces.base import Owner, View
 from sandbox_agent.workspaces.record import LeftToRootError, remove_remains
 
 
-async def discard(state_dir: Path, endpoint: Endpoint, *, image: str = "base") -> None:
+def viewer(session_id: str, endpoint: Endpoint | None = None) -> View:
+    """How an ordinary user looks at a session's overlay; see `View`. Nothing happens before it is used."""
+
+    def view(mount: OverlayMount, owner: Owner) -> int:
+        module = registry.load("sandboxes", "view")
+        fd: int = module.open_view(_engine(endpoint), session_id, mount, owner.uid, owner.gid)
+        return fd
+
+    return view
+
+
+async def discard(state_dir: Path, endpoint: Endpoint | None = None, *, image: str = "base") -> None:
     """Remove every trace of the workspace that a session's state folder keeps; other files there stay.
 
     Args:
         state_dir: the session's folder, as given to `workspaces.opening.create`.
-        endpoint: used only where an ordinary user has to remove what the kernel made as root.
+        endpoint: used only where an ordinary user has to remove what the kernel made as root; None is the user's own.
         image: any image with `sh` and `rm`.
 
     Raises:
@@ -27,5 +41,9 @@ async def discard(state_dir: Path, endpoint: Endpoint, *, image: str = "base") -
         await anyio.to_thread.run_sync(remove_remains, state_dir)
     except LeftToRootError as left:
         cleaner = await anyio.to_thread.run_sync(registry.load, "sandboxes", "cleaner")
-        await cleaner.empty_folder(endpoint, left.folder, session_id=state_dir.name, image=image)
+        await cleaner.empty_folder(_engine(endpoint), left.folder, session_id=state_dir.name, image=image)
         await anyio.to_thread.run_sync(remove_remains, state_dir)
+
+
+def _engine(endpoint: Endpoint | None) -> Endpoint:
+    return endpoint if endpoint is not None else resolve_endpoint(os.environ)

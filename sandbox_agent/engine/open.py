@@ -22,7 +22,7 @@ from anyio.abc import TaskGroup
 
 from sandbox_agent import __version__, registry
 from sandbox_agent.config import RunConfig, config_dir, sessions_dir
-from sandbox_agent.engine.discarding import discard
+from sandbox_agent.engine.discarding import discard, viewer
 from sandbox_agent.engine.late import LateSandbox
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past
@@ -195,11 +195,12 @@ async def _workspace(
     config: RunConfig, policy: Policy, folder: Path, endpoint: Endpoint
 ) -> tuple[Workspace, Placement | None]:
     """The session's view of the folder: the one it left behind where it is resumed and something was kept, else new."""
+    view = viewer(folder.name, endpoint)
     if (folder / RECORD_NAME).exists():
-        return await anyio.to_thread.run_sync(reopen, folder), None
+        return await anyio.to_thread.run_sync(partial(reopen, folder, view=view)), None
     host = await anyio.to_thread.run_sync(resolve, config.workspace, folder)
     placement = await place(config.workspace_mode, host, endpoint, config.image or policy.sandbox.image)
-    make = partial(create, placement.mode, host, folder, masks=policy.sandbox.masks)
+    make = partial(create, placement.mode, host, folder, masks=policy.sandbox.masks, view=view)
     return await anyio.to_thread.run_sync(make), placement
 
 
@@ -285,7 +286,7 @@ async def _close(session: Session) -> None:
         await session.sandbox.close()
         await anyio.to_thread.run_sync(session.workspace.release)
         if session.unapplied is not None and not session.unapplied:
-            await discard(sessions_dir() / session.id, resolve_endpoint(os.environ))
+            await discard(sessions_dir() / session.id)
     finally:
         if session.model is not None:
             await session.model.aclose()

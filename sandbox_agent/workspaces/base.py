@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from sandbox_agent.types import JsonObject, WorkspaceMount
+from sandbox_agent.types import JsonObject, OverlayMount, WorkspaceMount
 
 ROOT_FOLDER_ID = 65532
 """The tools' uid and gid when the folder belongs to root: tools never run as 0."""
@@ -24,6 +24,10 @@ class Owner:
 
     uid: int
     gid: int
+
+
+View = Callable[[OverlayMount, Owner], int]
+"""Has an overlay mounted for an ordinary user, while no container uses it: a descriptor of its top, to be closed."""
 
 
 class Kind(enum.StrEnum):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
-from sandbox_agent.workspaces.base import Workspace
+from sandbox_agent.workspaces.base import View, Workspace
 from sandbox_agent.workspaces.bind import BindWorkspace
 from sandbox_agent.workspaces.copy import CopyWorkspace
 from sandbox_agent.workspaces.folder import owner_of, repository_notes, resolve
@@ -16,7 +16,7 @@ from sandbox_agent.workspaces.overlay import OverlayWorkspace
 from sandbox_agent.workspaces.record import Record
 
 
-def create(mode: str, host: Path, state_dir: Path, *, masks: Sequence[str] = ()) -> Workspace:
+def create(mode: str, host: Path, state_dir: Path, *, masks: Sequence[str] = (), view: View | None = None) -> Workspace:
     """Check a folder and make its workspace; `prepare` fills it.
 
     Args:
@@ -24,6 +24,7 @@ def create(mode: str, host: Path, state_dir: Path, *, masks: Sequence[str] = ())
         host: the person's folder.
         state_dir: a folder of our own for this session only, outside `host`; made 0700 where it is missing.
         masks: gitignore patterns of what the session must not see.
+        view: how an ordinary user looks at an overlay; without it, `changes` and `apply` of one are for root only.
 
     Raises:
         WorkspaceError: the folder is refused (see `folder.resolve`), the mode is unknown or impossible, a mask is
@@ -41,13 +42,13 @@ def create(mode: str, host: Path, state_dir: Path, *, masks: Sequence[str] = ())
     os.chmod(state_dir, 0o700)
     record, notes = Record.new(mode, real, owner_of(real), patterns.patterns), repository_notes(real)
     if mode == "overlay":
-        return OverlayWorkspace.make(record, state_dir.resolve(), notes)
+        return OverlayWorkspace.make(record, state_dir.resolve(), notes, view)
     if mode == "bind":
         return BindWorkspace.make(record, state_dir.resolve(), notes)
     return CopyWorkspace.make(record, state_dir.resolve(), notes)
 
 
-def reopen(state_dir: Path) -> Workspace:
+def reopen(state_dir: Path, *, view: View | None = None) -> Workspace:
     """The workspace that `state_dir` keeps. Its changes and masks are as they were left; `prepare` does nothing again.
 
     Raises:
@@ -55,7 +56,7 @@ def reopen(state_dir: Path) -> Workspace:
     """
     record = Record.load(state_dir)
     if record.mode == "overlay":
-        return OverlayWorkspace(record, state_dir.resolve())
+        return OverlayWorkspace(record, state_dir.resolve(), view=view)
     if record.mode == "bind":
         return BindWorkspace(record, state_dir.resolve())
     return CopyWorkspace(record, state_dir.resolve())

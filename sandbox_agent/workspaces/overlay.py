@@ -15,7 +15,7 @@ from pathlib import Path
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.types import OverlayMount
 from sandbox_agent.workspaces.apply import Applier
-from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner
+from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner, View
 from sandbox_agent.workspaces.drift import Start, as_started, drifted
 from sandbox_agent.workspaces.entries import examine
 from sandbox_agent.workspaces.manifest import Manifest, Stamp, stamp
@@ -37,8 +37,11 @@ class OverlayWorkspace:
 
     mode = "overlay"
 
-    def __init__(self, record: Record, state_dir: Path, notes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, record: Record, state_dir: Path, notes: tuple[str, ...] = (), *, view: View | None = None
+    ) -> None:
         self._record = record
+        self._view = view
         self._state_dir = state_dir
         self._folder = state_dir / OVERLAY_NAME
         self._notes = Notes(notes)
@@ -46,14 +49,16 @@ class OverlayWorkspace:
         self._masked: dict[str, str] = {}
 
     @classmethod
-    def make(cls, record: Record, state_dir: Path, notes: tuple[str, ...]) -> OverlayWorkspace:
+    def make(
+        cls, record: Record, state_dir: Path, notes: tuple[str, ...], view: View | None = None
+    ) -> OverlayWorkspace:
         """Begin a new one.
 
         Raises:
             WorkspaceError: the layers cannot be made; nothing is left of them.
         """
         record.save(state_dir)
-        workspace = cls(record, state_dir, notes)
+        workspace = cls(record, state_dir, notes, view=view)
         try:
             workspace._make_layers()
         except OSError as error:
@@ -216,12 +221,22 @@ class OverlayWorkspace:
 
     @contextmanager
     def _merged(self, host: Tree) -> Iterator[Tree]:
-        """What the session saw, read-only and by no name; the container must be closed."""
-        with Tree(self._folder) as layers:
-            fds = [layers.open_folder(UPPER), layers.open_folder(MASKS), host.open_folder("")]
-            try:
-                with merged_view(fds) as top, Tree.of(top, self._folder) as tree:
-                    yield tree
-            finally:
-                for fd in fds:
-                    os.close(fd)
+        """What the session saw; the container must be closed. Root mounts it by no name, read-only."""
+        if os.geteuid() == 0:
+            with Tree(self._folder) as layers:
+                fds = [layers.open_folder(UPPER), layers.open_folder(MASKS), host.open_folder("")]
+                try:
+                    with merged_view(fds) as top, Tree.of(top, self._folder) as tree:
+                        yield tree
+                finally:
+                    for fd in fds:
+                        os.close(fd)
+            return
+        if self._view is None:
+            raise WorkspaceError(f"{self._folder}: only root can look at an overlay without the engine")
+        top = self._view(self.mount, self.owner)
+        try:
+            with Tree.of(top, self._folder, grant=True) as tree:
+                yield tree
+        finally:
+            os.close(top)

@@ -110,8 +110,13 @@ class LeftToRootError(WorkspaceError):
 
 
 def _remove_overlay(state_dir: Path) -> None:
-    detach(state_dir / OVERLAY_NAME / LOWER_NAME)
+    folder = state_dir / OVERLAY_NAME
+    if not folder.is_dir():
+        return
+    detach(folder / LOWER_NAME)
     try:
-        remove_tree(state_dir, OVERLAY_NAME)
+        for name in os.listdir(folder):
+            remove_tree(folder, name)
+        folder.rmdir()
     except PermissionError:
-        raise LeftToRootError(state_dir / OVERLAY_NAME) from None
+        raise LeftToRootError(folder) from None

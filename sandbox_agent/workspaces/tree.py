@@ -53,14 +53,14 @@ class Tree:
             os.close(top)
 
     @classmethod
-    def of(cls, fd: int, root: Path) -> Tree:
+    def of(cls, fd: int, root: Path, *, grant: bool = False) -> Tree:
         """A folder that is open already, for example the top of a mount without a name; `root` is for messages.
 
         The descriptor stays the caller's. Raises OSError: not a folder, or not readable.
         """
         tree = cls.__new__(cls)
         tree.root = root
-        tree._grant = False
+        tree._grant = grant
         tree._fd = os.open(".", FOLDER_FLAGS, dir_fd=fd)
         return tree
 
