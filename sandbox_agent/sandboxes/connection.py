@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import anyio
+import anyio.lowlevel
 
 from sandbox_agent.sandboxes.calls import Call
 from sandbox_agent.sandboxes.frames import Frame, FrameReader, MalformedError
@@ -61,7 +62,8 @@ class Connection:
         self._waiters: dict[anyio.Event, int] = {}
         self._next_call = 1
         self._reading = False
-        self._sending = anyio.Lock()
+        self._sending = False
+        self._unsent: list[bytes] = []
         self._silent_beats = 0
         self._pings = 0
         self.version: str | None = None
@@ -127,7 +129,7 @@ class Connection:
         """Forget a call. One that has not ended is killed first: its process must not outlive our interest in it."""
         call = self._calls[number]
         if not call.finished and self.gone is None:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(END_CALL_S) as scope:
+            with anyio.move_on_after(END_CALL_S, shield=True) as scope:
                 try:
                     await self.send(number, wire.KILL)
                     await self.wait(number)
@@ -142,14 +144,27 @@ class Connection:
         self._end(reason)
 
     async def _send(self, data: bytes) -> None:
-        # Shielded, because aiohttp's drain hands one future to all who wait: cancelling one would cancel the others.
-        with anyio.CancelScope(shield=True), anyio.move_on_after(self._heartbeat_s * MAX_SILENT_BEATS) as scope:
-            async with self._sending:
-                self._raise_if_gone()
-                try:
-                    await self._channel.send(data)
-                except OSError:
-                    self._end("is gone")
+        """Queue the bytes, and write what is queued unless another task is at it already.
+
+        The yield before lets calls that begin together go out together: one write costs the engine 0.1 to 0.3 ms.
+        """
+        self._raise_if_gone()
+        self._unsent.append(data)
+        if self._sending:
+            return
+        self._sending = True
+        # Shielded, because aiohttp's drain hands one future to all who wait: cancelling it would break the next.
+        with anyio.move_on_after(self._heartbeat_s * MAX_SILENT_BEATS, shield=True) as scope:
+            try:
+                await anyio.lowlevel.cancel_shielded_checkpoint()
+                while self._unsent:
+                    together = b"".join(self._unsent)
+                    self._unsent.clear()
+                    await self._channel.send(together)
+            except OSError:
+                self._end("is gone")
+            finally:
+                self._sending = False
         if scope.cancelled_caught:
             self._end("takes no more requests")
         self._raise_if_gone()
