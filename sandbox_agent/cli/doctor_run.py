@@ -13,7 +13,7 @@ import click
 
 from sandbox_agent import __version__
 from sandbox_agent.cli.checks import Check, check_image, check_key, check_policy, check_state, describe_isolation
-from sandbox_agent.cli.trial import try_sandbox
+from sandbox_agent.cli.trial import try_sandbox, try_workspace
 from sandbox_agent.errors import SandboxAgentError
 from sandbox_agent.frontends.printer import Printer, make_console
 from sandbox_agent.frontends.sanitise import sanitise
@@ -85,3 +85,4 @@ async def _engine_checks(engine: Engine, image: str, quick: bool) -> AsyncIterat
         return
     for check in await try_sandbox(engine.endpoint, image):
         yield check
+    yield await try_workspace(engine.endpoint, image)

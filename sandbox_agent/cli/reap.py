@@ -15,6 +15,9 @@ from sandbox_agent import registry
     short_help="Remove containers that a killed run left behind.",
 )
 def COMMAND() -> int:
-    """Remove containers, networks and volumes of sessions whose process no longer lives. Live ones are left alone."""
+    """Remove containers, volumes, mounts and unchanged copies of sessions whose process no longer lives.
+
+    Live sessions are left alone, and changes that nobody applied are kept.
+    """
     code: int = registry.load("cli", "reap_run").run_reap(os.environ)
     return code

@@ -1,4 +1,4 @@
-"""`doctor`'s trial: one container as a session would get it, and `true` in it."""
+"""`doctor`'s trials: one container as a session would get it, and `true` in it; and one mount of the workspace."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import time
 from pathlib import Path
 
 from sandbox_agent.cli.checks import Check
-from sandbox_agent.errors import SandboxAgentError
+from sandbox_agent.config import state_dir
+from sandbox_agent.engine.placement import AUTO, place
+from sandbox_agent.errors import SandboxAgentError, WorkspaceError
 from sandbox_agent.frontends import words
 from sandbox_agent.sandboxes.base import ExecResult, SandboxInfo
 from sandbox_agent.sandboxes.docker import create
 from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.spec import SandboxSpec
+from sandbox_agent.workspaces.folder import resolve
 
 TRIAL_UID = 65532
 """Tools never run as 0, whoever asks."""
@@ -48,6 +51,21 @@ async def try_sandbox(endpoint: Endpoint, image: str) -> list[Check]:
         finally:
             await sandbox.close()
         return _checks(info, result, ready_s)
+
+
+async def try_workspace(endpoint: Endpoint, image: str) -> Check:
+    """Which workspace mode a run in the current folder gets, by mounting what it would mount."""
+    with tempfile.TemporaryDirectory(prefix="sandbox-agent-doctor-") as other:
+        try:
+            try:
+                host = resolve(Path.cwd(), state_dir())
+            except WorkspaceError:
+                host = Path(other).resolve()
+            placement = await place(AUTO, host, endpoint, image, fresh=True)
+        except (SandboxAgentError, OSError) as exc:
+            return Check("workspace", "fail", str(exc))
+    todo = "a run copies the folder first, which takes longer; nothing has to be done" if placement.why else None
+    return Check("workspace", "warn" if placement.why else "ok", placement.line, todo)
 
 
 def _checks(info: SandboxInfo, result: ExecResult, ready_s: float) -> list[Check]:

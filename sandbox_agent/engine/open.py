@@ -27,6 +27,7 @@ from sandbox_agent.engine.late import LateSandbox
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past
 from sandbox_agent.engine.placement import AUTO, Placement, forget, place
+from sandbox_agent.engine.reaping import reap_workspaces
 from sandbox_agent.engine.session import Approver, Session
 from sandbox_agent.errors import ConfigError, SandboxAgentError, SandboxStartError
 from sandbox_agent.events import Notice, SandboxReady, SessionStarted, ToolResultsMessage
@@ -278,6 +279,10 @@ async def _start_sandbox(session: Session) -> None:
             start_s=time.monotonic() - started,
         )
     )
+    try:
+        await reap_workspaces()
+    except (SandboxAgentError, OSError) as exc:
+        session.emit(Notice(level="info", text=f"what earlier sessions left could not be removed: {exc}"))
 
 
 async def _close(session: Session) -> None:

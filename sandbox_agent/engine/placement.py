@@ -14,6 +14,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -22,6 +23,7 @@ import anyio.to_thread
 from sandbox_agent import registry
 from sandbox_agent.config import state_dir
 from sandbox_agent.engine.discarding import discard
+from sandbox_agent.engine.lock import SessionLock, in_use
 from sandbox_agent.errors import SandboxAgentError, SandboxUnavailableError, WorkspaceError
 from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.sandboxes.endpoint import Endpoint, identify
@@ -37,6 +39,7 @@ from sandbox_agent.workspaces.record import OVERLAY_NAME
 AUTO = "auto"
 KNOWN_FILE = "engines.json"
 
+_TRIAL = "trial-"
 _UNSEEN = "the engine does not see this machine's files"
 _SCRIPT = """
 cd /workspace && printf '%s\\0' "$(cat MARKER/read)" && printf x > MARKER/written
@@ -196,14 +199,28 @@ async def _ask_inside(
 @asynccontextmanager
 async def _trial_folder(endpoint: Endpoint, image: str) -> AsyncIterator[Path]:
     """In the state folder, for its file system is what counts; gone afterwards."""
-    folder = state_dir() / f"trial-{secrets.token_hex(8)}"
+    folder = state_dir() / f"{_TRIAL}{secrets.token_hex(8)}"
     folder.mkdir(mode=0o700)
+    lock = SessionLock(folder)
     try:
         yield folder
     finally:
         with anyio.CancelScope(shield=True):
             await discard(folder, endpoint, image=image)
             await anyio.to_thread.run_sync(shutil.rmtree, folder)
+        lock.release()
+
+
+async def remove_dead_trials(parent: Path, endpoint: Endpoint | None) -> None:
+    """Remove trial folders whose process was killed.
+
+    Raises:
+        OSError, SandboxUnavailableError, SandboxStartError: see `discard`.
+    """
+    for folder in parent.glob(f"{_TRIAL}*"):
+        if not in_use(folder):
+            await discard(folder, endpoint)
+            await anyio.to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
 
 
 def _key(endpoint: Endpoint, host: Path) -> str:

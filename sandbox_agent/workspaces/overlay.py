@@ -240,3 +240,9 @@ class OverlayWorkspace:
                 yield tree
         finally:
             os.close(top)
+
+
+def upper_holds(state_dir: Path) -> bool:
+    """Whether the layer of changes has anything in it. Raises OSError: it cannot be listed."""
+    with Tree(state_dir.resolve() / OVERLAY_NAME / UPPER, grant=True) as upper:
+        return bool(upper.listing(""))

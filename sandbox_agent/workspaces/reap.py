@@ -8,9 +8,20 @@ from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.manifest import Manifest
+from sandbox_agent.workspaces.mounting import detach
 from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.opening import reopen
-from sandbox_agent.workspaces.record import COPY_NAME, KEPT_NAME, MANIFEST_NAME, RECORD_NAME, remove_remains
+from sandbox_agent.workspaces.overlay import upper_holds
+from sandbox_agent.workspaces.record import (
+    COPY_NAME,
+    KEPT_NAME,
+    LOWER_NAME,
+    MANIFEST_NAME,
+    OVERLAY_NAME,
+    RECORD_NAME,
+    LeftToRootError,
+    remove_remains,
+)
 from sandbox_agent.workspaces.removal import MOVED_PREFIX
 from sandbox_agent.workspaces.review import compare, scan_tree
 from sandbox_agent.workspaces.tree import Tree
@@ -18,11 +29,15 @@ from sandbox_agent.workspaces.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """Names of session folders: whose copy was removed, whose was kept for its unapplied changes, and what failed."""
+    """Names of session folders: whose copy was removed, whose was kept for its unapplied changes, and what failed.
+
+    `left` are folders of overlays that only root can empty: see `engine.discarding.discard`.
+    """
 
     removed: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    left: tuple[Path, ...] = ()
 
 
 def reap_sessions(sessions_dir: Path, is_owner_alive: Callable[[Path], bool], *, drop_kept: bool = False) -> Reaped:
@@ -33,28 +48,31 @@ def reap_sessions(sessions_dir: Path, is_owner_alive: Callable[[Path], bool], *,
         is_owner_alive: whether the engine that made a session may still use it; only False lets us touch it.
         drop_kept: remove kept changes too. The work in them is lost.
     """
-    removed, kept, failed = [], [], []
+    removed, kept, failed, left = [], [], [], []
     if not sessions_dir.is_dir():
         return Reaped()
     for state_dir in sorted(sessions_dir.iterdir()):
         if state_dir.is_symlink() or not _has_remains(state_dir) or is_owner_alive(state_dir):
             continue
         try:
+            detach(state_dir.resolve() / OVERLAY_NAME / LOWER_NAME)
             if not drop_kept and _holds_changes(state_dir):
                 kept.append(state_dir.name)
                 continue
             remove_remains(state_dir)
             removed.append(state_dir.name)
+        except LeftToRootError:
+            left.append(state_dir)
         except OSError as error:
             failed.append(f"{state_dir.name}: {error}")
-    return Reaped(tuple(removed), tuple(kept), tuple(failed))
+    return Reaped(tuple(removed), tuple(kept), tuple(failed), tuple(left))
 
 
 def _has_remains(state_dir: Path) -> bool:
     if not state_dir.is_dir():
         return False
     names = {path.name for path in state_dir.iterdir()}
-    ours = {COPY_NAME, MANIFEST_NAME, RECORD_NAME}
+    ours = {COPY_NAME, OVERLAY_NAME, MANIFEST_NAME, RECORD_NAME}
     return bool(names & ours) or any(name.startswith(MOVED_PREFIX) for name in names)
 
 
@@ -65,8 +83,11 @@ def _holds_changes(state_dir: Path) -> bool:
     if not (state_dir / MANIFEST_NAME).exists() or not (state_dir / RECORD_NAME).exists():
         return False  # copying never ended, so no tool ever ran in it; or removing it was under way
     try:
-        if reopen(state_dir).mode == "bind":
+        mode = reopen(state_dir).mode
+        if mode == "bind":
             return False
+        if mode == "overlay":
+            return upper_holds(state_dir)
         manifest = Manifest.load(state_dir / MANIFEST_NAME)
         with Tree(state_dir.resolve() / COPY_NAME, grant=True) as copy:
             changed = bool(compare(manifest, scan_tree(copy, manifest, Notes())))
