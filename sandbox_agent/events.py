@@ -182,6 +182,36 @@ class ReviewReady(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointTaken(Event):
+    """The tree of the workspace was kept as a step that `undo` and `fork` can name; step 0 is before the first tool.
+
+    `origin` says why, see `workspaces.steps.Step`. `call_ids` are the calls since the step before, `changed` the paths
+    that differ from it, as {"path", "kind"}, the first 1,000 of `changed_count`. `restored` is the step whose tree was
+    brought back, None where none was. `lost` names paths whose content could not be kept.
+    """
+
+    type: ClassVar[str] = "checkpoint_taken"
+    step: int
+    origin: str
+    call_ids: tuple[str, ...]
+    changed: tuple[JsonObject, ...]
+    changed_count: int
+    tree_sha256: str
+    duration_s: float
+    restored: int | None = None
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationRewound(Event):
+    """What was said after the entry `to_seq` of this record belongs to the conversation no longer; it stays recorded."""
+
+    type: ClassVar[str] = "conversation_rewound"
+    to_seq: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesApplied(Event):
     """Which files went to the user's folder, which did not, and why not (path to reason)."""
 
@@ -223,6 +253,8 @@ EVENT_TYPES: dict[str, type[Event]] = {
         Notice,
         LimitReached,
         ReviewReady,
+        CheckpointTaken,
+        ConversationRewound,
         ChangesApplied,
         RunFinished,
     )

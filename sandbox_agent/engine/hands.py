@@ -1,120 +1,94 @@
-"""The host's side of the hands in the container: walks, contents and restores as values, every answer checked.
+"""What the hands in the container are asked for: walks, contents and restores, as values; every answer is checked.
 
 The process at the other end runs as the tools do and may be killed or worse at any time: what does not fit is a
-`HandsLostError`, and the next call starts a new one. It stays between checkpoints, since starting a Python costs more
-than a whole walk of 5,000 files.
+`HandsLostError`, and the next request starts a new one. It stays between checkpoints, since starting a Python costs as
+much as a whole walk of 5,000 files.
 """
 
 from __future__ import annotations
 
 import errno
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import anyio
 
-from sandbox_agent.sandboxes.base import Sandbox, Stream
-from sandbox_agent.sandboxes.program import INTERPRETERS, bundled
+from sandbox_agent.engine.channel import Channel, Frame, HandsLostError
+from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.types import WORKSPACE_MOUNT
 from sandbox_agent.workspaces import walked
 from sandbox_agent.workspaces.inside import wire
+from sandbox_agent.workspaces.manifest import RACY_NS
 from sandbox_agent.workspaces.plan import Act, Plan
 from sandbox_agent.workspaces.snapshot import LOST_TOO_LARGE, LOST_UNREADABLE, Node
 from sandbox_agent.workspaces.store import Part, Store
 
-PACKAGE = "sandbox_agent.workspaces.inside"
-MODULES = ("wire", "below", "look", "put", "main")
-MAX_FRAME_BYTES = 2 * wire.CHUNK
-GIVE_AT_ONCE = 500
-GIVE_NAMES_BYTES = wire.CHUNK
-START_S = 20.0
+FILES_AT_ONCE = 500
+NAMES_AT_ONCE_BYTES = wire.CHUNK
 WALK_S = 120.0
-GIVE_S = 600.0
-_FIND = ["find", WORKSPACE_MOUNT, "-xdev", "-maxdepth", str(walked.MAX_DEPTH), "-printf", walked.FORMAT]
+ANSWER_S = 300.0
+IN_THREAD_BYTES = 4 * 1024 * 1024
+"""Hashing so much holds up everything else for a few milliseconds; more is done in a thread."""
 
-
-class HandsLostError(Exception):
-    """The process in the container was killed, or said what it never says."""
-
-
-class NoHandsError(Exception):
-    """The image has no Python for it; the text says so."""
-
-
-class Frame(NamedTuple):
-    letter: bytes
-    body: bytes
+FIND = ["find", WORKSPACE_MOUNT, "-xdev", "-maxdepth", str(walked.MAX_DEPTH), "-printf", walked.FORMAT]
+_LOST = {
+    b"%d" % errno.EFBIG: LOST_TOO_LARGE,
+    b"%d" % errno.EACCES: LOST_UNREADABLE,
+    b"%d" % errno.EPERM: LOST_UNREADABLE,
+    b"%d" % errno.EIO: LOST_UNREADABLE,
+}
+TOO_MANY = "the names in the workspace are too many to be walked"
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What became of one file. `node` has its content's name and is as it was after reading; None when it is gone or no
-    file any more. `stable` is False when it changed while it was read, `racy` when it had changed just before."""
+    """What became of one file.
 
-    node: Node | None
+    `node` names its content and is as it was after reading; None when there is no such file any more, or its content
+    could not be had, for which `lost` has the reason. `stable` is False when it changed while it was read, `racy` when
+    it had changed just before: its times prove nothing yet.
+    """
+
+    node: Node | None = None
+    lost: str | None = None
     stable: bool = True
     racy: bool = False
     data_bytes: int = 0
 
 
 class Hands:
-    """One process in the container, started when it is needed. Not for concurrent use."""
+    """The requests. Not for concurrent use. All raise `HandsLostError` and `NoHandsError` as `Channel` does."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
-        self._stream: Stream | None = None
-        self._buffer = bytearray()
+        self._channel = Channel(sandbox)
 
     async def aclose(self) -> None:
-        stream, self._stream = self._stream, None
-        self._buffer.clear()
-        if stream is not None:
-            await stream.aclose()
+        """End the process; the next request starts another."""
+        await self._channel.aclose()
 
     async def ready(self) -> None:
-        """Have a process that answers.
-
-        Raises:
-            NoHandsError: the image cannot run it.
-            HandsLostError: it was killed as it started.
-        """
-        if self._stream is not None:
-            return
-        text = bundled(PACKAGE, MODULES)
-        for interpreter in INTERPRETERS:
-            argv = [interpreter, "-I", "-S", "-c", text, WORKSPACE_MOUNT]
-            self._stream = await self._sandbox.open(argv, cwd="/")
-            try:
-                if (await self._frame(START_S)).letter == wire.HELLO:
-                    return
-            except HandsLostError:
-                code = await self._stream.exit_code()
-                await self.aclose()
-                if code not in (126, 127):
-                    raise
-        raise NoHandsError("the image has no python3, which checkpoints need")
+        """Have the process wait already."""
+        await self._channel.ready()
 
     async def walk(self, uid: int) -> bytes:
-        """Everything below the workspace, in the form of `walked.FORMAT`; folders that their owner `uid` closed, too.
+        """Everything in the workspace, in the form of `walked.FORMAT`, what its owner `uid` has closed included.
 
         Raises:
-            HandsLostError, NoHandsError: see there.
-            MalformedWalkError: see there.
+            MalformedWalkError: it holds too much.
         """
         data = await self._find()
         if data is None:
-            root = await self._collect(b"")
-            return b"d 700 0 0 1 0 0 0.0 0.0 \0\0" + root
+            return await self._collect(b"")
         closed = await anyio.to_thread.run_sync(lambda: walked.closed_folders(walked.parse(data), uid))
-        for path in closed:
-            data += await self._collect(path)
-        return data
+        inner = [await self._collect(path) for path in closed]
+        return b"".join([data, *inner])
 
     async def _find(self) -> bytes | None:
         """The walk by `find`, which is the quickest; None where the image's does not know how."""
-        stream = await self._sandbox.open(_FIND, cwd="/")
+        stream = await self._sandbox.open(FIND, cwd="/")
         parts: list[bytes] = []
         size = 0
         try:
@@ -123,82 +97,86 @@ class Hands:
                     parts.append(chunk)
                     size += len(chunk)
                     if size > walked.MAX_WALK_BYTES:
-                        raise walked.MalformedWalkError("the names in the workspace are too many to be walked")
-                # 1 is also said when a file went away meanwhile, or a folder is closed.
-                whole = await stream.exit_code() in (0, 1)
+                        raise walked.MalformedWalkError(TOO_MANY)
+                code = await stream.exit_code()
         except TimeoutError:
             raise HandsLostError(f"the walk of the workspace took longer than {WALK_S:g} s") from None
         finally:
             await stream.aclose()
-        if not parts:
-            return None
-        if not whole:
+        if code not in (0, 1):  # 1 is also said when a file went away meanwhile, or a folder is closed
+            if code in (126, 127):
+                return None
             raise HandsLostError("the walk of the workspace was killed")
-        return b"".join(parts)
+        return b"".join(parts) or None
 
     async def _collect(self, path: bytes) -> bytes:
-        await self._send(wire.WALK, path)
+        await self._channel.send(wire.WALK, path)
         data = bytearray()
-        while (frame := await self._frame(WALK_S)).letter == wire.WALKED:
+        while (frame := await self._channel.receive(WALK_S)).letter == wire.WALKED:
             data += frame.body
             if len(data) > walked.MAX_WALK_BYTES:
-                raise walked.MalformedWalkError("the names in the workspace are too many to be walked")
+                await self.aclose()
+                raise walked.MalformedWalkError(TOO_MANY)
         if frame.letter != wire.END:
-            raise await self._malformed()
+            raise await self._channel.malformed()
         return bytes(data)
 
-    async def give(self, paths: Sequence[str], store: Store, limit_bytes: Callable[[], int]) -> AsyncIterator[Given]:
-        """The files' contents, put into the store, in order.
+    async def give(self, paths: Sequence[str], store: Store, limit_bytes: int) -> list[Given]:
+        """The contents of files, put into the store.
 
         Args:
-            paths: of regular files, as the walk has them.
+            paths: of regular files, as the walk has them; no more than `batches` makes.
             store: where to.
-            limit_bytes: how much may still be kept; asked before each request.
+            limit_bytes: of data for all of them; what goes beyond is not kept.
         """
-        for batch in _batches([path.encode("utf-8", "surrogateescape") for path in paths]):
-            limit = max(0, limit_bytes())
-            await self._send(wire.GIVE, wire.OFFSET.pack(limit) + b"\0".join(batch))
-            for _ in batch:
-                yield await self._one(store, limit)
-            if (await self._frame(GIVE_S)).letter != wire.END:
-                raise await self._malformed()
+        names = b"\0".join(path.encode("utf-8", "surrogateescape") for path in paths)
+        await self._channel.send(wire.GIVE, wire.OFFSET.pack(limit_bytes) + names)
+        given: list[Given] = []
+        for _ in paths:
+            given.append(await self._one(store, limit_bytes))
+            limit_bytes -= given[-1].data_bytes
+        if (await self._channel.receive(ANSWER_S)).letter != wire.END:
+            raise await self._channel.malformed()
+        return given
 
-    async def _one(self, store: Store, limit: int) -> Given:
-        frame = await self._frame(GIVE_S)
+    async def _one(self, store: Store, limit_bytes: int) -> Given:
+        frame = await self._channel.receive(ANSWER_S)
         if frame.letter == wire.FAULT:
-            return _failed(frame, None)
+            return Given(lost=_LOST.get(frame.body))
         now, _, numbers = frame.body.partition(b" ")
         before = walked.file_node(numbers)
         if frame.letter != wire.STATE or before is None or not now.isdigit():
-            raise await self._malformed()
+            raise await self._channel.malformed()
         with store.part() as part:
-            size, frame = await self._data(part, before, limit)
-            if frame.letter == wire.FAULT:
-                return _failed(frame, before)
+            size, frame = await self._data(part, before, limit_bytes)
+            if frame.letter == wire.FAULT or size > limit_bytes:
+                return Given(lost=LOST_TOO_LARGE if size > limit_bytes else _LOST.get(frame.body))
             after = walked.file_node(frame.body)
             if frame.letter != wire.STATE_AFTER or after is None:
-                raise await self._malformed()
-            sha256 = await _kept(part, before.size_bytes, size)
+                raise await self._channel.malformed()
+            sha256 = await _keep(part, before.size_bytes, size)
         stable = walked.same_stamp(before, after)
         racy = after.ctime_ns > int(now) - RACY_NS
-        return Given(after._replace(sha256=sha256, size_bytes=before.size_bytes), stable, racy, size)
+        node = after._replace(sha256=sha256, size_bytes=before.size_bytes)
+        return Given(node, stable=stable, racy=racy, data_bytes=size)
 
-    async def _data(self, part: Part, state: Node, limit: int) -> tuple[int, Frame]:
+    async def _data(self, part: Part, state: Node, limit_bytes: int) -> tuple[int, Frame]:
         """Take the pieces of one file; returns how many bytes came, and the frame after them."""
         position = size = 0
-        while (frame := await self._frame(GIVE_S)).letter == wire.DATA:
+        while (frame := await self._channel.receive(ANSWER_S)).letter == wire.DATA:
             if len(frame.body) <= wire.OFFSET.size:
-                raise await self._malformed()
+                raise await self._channel.malformed()
             offset, data = wire.OFFSET.unpack_from(frame.body)[0], frame.body[wire.OFFSET.size :]
             size += len(data)
-            if offset < position or offset + len(data) > state.size_bytes or size > limit:
-                raise await self._malformed()
-            part.write(data, offset)
+            if offset < position or offset + len(data) > state.size_bytes:
+                raise await self._channel.malformed()
+            if size <= limit_bytes:
+                part.write(data, offset)
             position = offset + len(data)
         return size, frame
 
-    async def put(self, made: Plan, names: dict[str, str], store: Store) -> list[str]:
-        """Carry out a plan; returns what went wrong, by path and reason.
+    async def put(self, made: Plan, names: Mapping[str, str], store: Store) -> list[str]:
+        """Carry out a plan; returns what went wrong, as texts. Lost in the middle, it can be done again.
 
         Args:
             made: the plan.
@@ -206,25 +184,76 @@ class Hands:
             store: where they are.
 
         Raises:
-            HandsLostError: killed in the middle; it can be done again.
-            WorkspaceError: a content is damaged.
+            WorkspaceError: a content is missing or damaged.
         """
         for act in made.acts:
             await self._act(act, names, store)
-        await self._send(wire.FINISH, b"")
-        frame = await self._frame(GIVE_S)
-        if frame.letter != wire.DONE:
-            raise await self._malformed()
-        return _faults(frame.body)
+        await self._channel.send(wire.FINISH, b"")
+        frame = await self._channel.receive(ANSWER_S)
+        faults = _faults(frame.body) if frame.letter == wire.DONE else None
+        if faults is None:
+            raise await self._channel.malformed()
+        return faults
 
-    async def _act(self, act: Act, names: dict[str, str], store: Store) -> None:
+    async def _act(self, act: Act, names: Mapping[str, str], store: Store) -> None:
         path = act.path.encode("utf-8", "surrogateescape")
         if act.letter == wire.ATTRIBUTES:
             assert act.node is not None
-            await self._send(act.letter, path + b"\0%o %d" % (act.node.mode, act.node.mtime_ns))
-        elif act.letter == wire.FILE:
+            await self._channel.send(act.letter, path + b"\0%o %d" % (act.node.mode, act.node.mtime_ns))
+            return
+        await self._channel.send(act.letter, path + b"\0" + act.target.encode("utf-8", "surrogateescape"))
+        if act.letter == wire.FILE:
             assert act.node is not None
-            await self._send(act.letter, path)
-            await self._content(names.get(act.path), act.node.size_bytes, store)
-        else:
-            await self._send(act.letter, path + b"\0" + act.target.encode("utf-8", "surrogateescape"))
+            if act.path in names:
+                await self._content(names[act.path], store)
+            await self._channel.send(wire.FINISH_FILE, wire.OFFSET.pack(act.node.size_bytes))
+
+    async def _content(self, sha256: str, store: Store) -> None:
+        with store.open(sha256) as fd:
+            for offset, size in _pieces(fd):
+                data = os.pread(fd, size, offset)
+                await self._channel.send(wire.DATA, wire.OFFSET.pack(offset) + data)
+
+
+async def _keep(part: Part, size_bytes: int, data_bytes: int) -> str:
+    if max(data_bytes, min(size_bytes, 64 * data_bytes)) <= IN_THREAD_BYTES:
+        return part.keep(size_bytes)
+    return await anyio.to_thread.run_sync(part.keep, size_bytes)
+
+
+def _pieces(fd: int) -> Iterator[tuple[int, int]]:
+    """Offset and size of what lies in a file, holes left out."""
+    position, size = 0, os.fstat(fd).st_size
+    while position < size:
+        try:
+            start = os.lseek(fd, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        end = min(os.lseek(fd, start, os.SEEK_HOLE), size)
+        for offset in range(start, end, wire.CHUNK):
+            yield offset, min(wire.CHUNK, end - offset)
+        position = end
+
+
+def batches(paths: Sequence[str]) -> Iterator[list[str]]:
+    """Paths in such numbers as `give` takes at once."""
+    batch: list[str] = []
+    size = 0
+    for path in paths:
+        if batch and (len(batch) == FILES_AT_ONCE or size + 4 * len(path) > NAMES_AT_ONCE_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(path)
+        size += 4 * len(path) + 1
+    if batch:
+        yield batch
+
+
+def _faults(body: bytes) -> list[str] | None:
+    try:
+        rows = json.loads(body)
+        return [f"{path or 'a file'}: {os.strerror(int(number))}" for _, path, number in rows]
+    except (ValueError, TypeError):
+        return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -116,6 +117,11 @@ class Store:
         """Remove what killed writers left."""
         for path in self.folder.glob(f"{PART_PREFIX}*"):
             path.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Remove all contents. Safe to call again."""
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
 
     def _path(self, sha256: str) -> Path:
         name = sha256.removeprefix("blocks:")

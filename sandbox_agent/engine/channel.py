@@ -1,0 +1,122 @@
+"""Frames to and from the hands in the container: starting them, and believing nothing they say beyond its form."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import anyio
+
+from sandbox_agent.sandboxes.base import Sandbox, Stream
+from sandbox_agent.sandboxes.program import INTERPRETERS, bundled
+from sandbox_agent.types import WORKSPACE_MOUNT
+from sandbox_agent.workspaces.inside import wire
+
+PACKAGE = "sandbox_agent.workspaces.inside"
+MODULES = ("wire", "below", "look", "put", "main")
+"""In the order of their imports."""
+
+MAX_FRAME_BYTES = 2 * wire.CHUNK
+START_S = 20.0
+
+
+class HandsLostError(Exception):
+    """The process in the container was killed, took too long, or said what it never says."""
+
+
+class NoHandsError(Exception):
+    """The image has no Python for it; the text says so."""
+
+
+class Frame(NamedTuple):
+    """One frame of the other side."""
+
+    letter: bytes
+    body: bytes
+
+
+class Channel:
+    """One process in the container, started when it is needed. Not for concurrent use."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._stream: Stream | None = None
+        self._buffer = bytearray()
+
+    async def aclose(self) -> None:
+        """End the process; the next `ready` starts another."""
+        stream, self._stream = self._stream, None
+        self._buffer.clear()
+        if stream is not None:
+            await stream.aclose()
+
+    async def ready(self) -> None:
+        """Have a process that answers.
+
+        Raises:
+            NoHandsError: the image cannot run it.
+            HandsLostError: it was killed as it started.
+        """
+        if self._stream is not None:
+            return
+        text = bundled(PACKAGE, MODULES)
+        for interpreter in INTERPRETERS:
+            stream = self._stream = await self._sandbox.open(
+                [interpreter, "-I", "-S", "-c", text, WORKSPACE_MOUNT], cwd="/"
+            )
+            try:
+                if (await self.receive(START_S)).letter == wire.HELLO:
+                    return
+                raise await self.malformed()
+            except HandsLostError:
+                code = await stream.exit_code()
+                await self.aclose()
+                if code not in (126, 127):
+                    raise
+        raise NoHandsError("the image has no python3, which checkpoints need")
+
+    async def send(self, letter: bytes, body: bytes) -> None:
+        """Send one frame, starting the process where there is none.
+
+        Raises:
+            HandsLostError, NoHandsError: see `ready`.
+        """
+        await self.ready()
+        assert self._stream is not None
+        try:
+            await self._stream.send(wire.HEADER.pack(len(body), letter) + body)
+        except BrokenPipeError as error:
+            await self.aclose()
+            raise HandsLostError("the process that takes checkpoints was killed") from error
+
+    async def receive(self, timeout_s: float) -> Frame:
+        """The next frame.
+
+        Raises:
+            HandsLostError: the process is gone, too slow, or sent no frame.
+        """
+        try:
+            with anyio.fail_after(timeout_s):
+                size, letter = wire.HEADER.unpack(await self._take(wire.HEADER.size))
+                if size > MAX_FRAME_BYTES:
+                    raise await self.malformed()
+                return Frame(letter, await self._take(size))
+        except TimeoutError:
+            await self.aclose()
+            raise HandsLostError(f"the process that takes checkpoints did not answer within {timeout_s:g} s") from None
+
+    async def malformed(self) -> HandsLostError:
+        """The error for an answer that does not fit; the process is not listened to any further."""
+        await self.aclose()
+        return HandsLostError("the process that takes checkpoints said what it never says; something interfered")
+
+    async def _take(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            chunk = await self._stream.receive() if self._stream is not None else b""
+            if not chunk:
+                if self._stream is not None and not self._buffer:
+                    raise HandsLostError("the process that takes checkpoints was killed")
+                raise HandsLostError("the process that takes checkpoints ended in the middle of an answer")
+            self._buffer += chunk
+        data = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return data

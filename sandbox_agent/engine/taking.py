@@ -1,0 +1,208 @@
+"""The tree as it was last seen, and looking again: a walk, the contents of what changed, and the next snapshot.
+
+Knows nothing of steps, sessions or events. Content that was there before the first tool stays unnamed (the base's) for
+as long as nobody changes it, and is taken from the person's folder when somebody first does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import anyio
+
+from sandbox_agent.engine.hands import Given, Hands, batches
+from sandbox_agent.sandboxes.base import MIB
+from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.basefiles import BaseFiles
+from sandbox_agent.workspaces.snapshot import TORN, Delta, Node, Snapshot, diff, snapshot_of
+from sandbox_agent.workspaces.store import Store
+from sandbox_agent.workspaces.walked import EMPTY_SHA256, Raw, Seen, compare, known_records, nodes_of, parse
+
+CHECKPOINT_BYTES = 512 * MIB
+"""What one checkpoint may add to the store, holes not counted."""
+
+SESSION_BYTES = 4096 * MIB
+"""What all checkpoints of a session may take."""
+
+RESTORE_BYTES = 64 * 1024 * MIB
+"""No file of a container is larger; what is brought back has to be in the store first, whatever its size."""
+
+READ_TRIES = 3
+"""How often a file that changes while it is read is read again, before it is kept as it was read."""
+
+
+@dataclass(slots=True)
+class Limits:
+    """How much may be kept. `used_bytes` is what the store has by now."""
+
+    checkpoint_bytes: int = CHECKPOINT_BYTES
+    session_bytes: int = SESSION_BYTES
+    used_bytes: int = 0
+
+    def left_bytes(self, taken_bytes: int) -> int:
+        """What may still come, when the checkpoint has taken so much."""
+        return max(0, min(self.checkpoint_bytes - taken_bytes, self.session_bytes - self.used_bytes))
+
+
+@dataclass(slots=True)
+class Fetched:
+    """Contents that were read. `gone` are files that are none any more."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    bytes: int = 0
+
+
+class Taker:
+    """The tree of one workspace through one sandbox. Not for concurrent use.
+
+    `snapshot` is the last one; `bases` names contents of the base as far as they are known ("" is one that is lost);
+    `touched` and `learned` are the paths that changed, and the bases that came, since somebody last cleared them.
+    """
+
+    def __init__(self, hands: Hands, store: Store, base: BaseFiles, *, uid: int, limits: Limits) -> None:
+        self.hands = hands
+        self.store = store
+        self.snapshot = snapshot_of({})
+        self.bases: dict[str, str] = {}
+        self.touched: set[str] = set()
+        self.learned: dict[str, str] = {}
+        self.skipped = 0
+        self._base = base
+        self._uid = uid
+        self._limits = limits
+        self._known: set[bytes] = set()
+
+    async def begin(self) -> None:
+        """Take the tree as it is for the base."""
+        raw = await self._walk()
+
+        def make() -> Snapshot:
+            nodes, self.skipped = nodes_of(raw, raw)
+            return snapshot_of(nodes)
+
+        self.snapshot = await anyio.to_thread.run_sync(make)
+        self._known = set(raw)
+        self.touched = set(self.snapshot.nodes)
+
+    def resume(self, snapshot: Snapshot, bases: Mapping[str, str]) -> None:
+        """Go on from what an earlier process saw."""
+        self.snapshot, self.bases, self._known = snapshot, dict(bases), set()
+
+    async def look(self) -> list[Delta]:
+        """Bring `snapshot` up to date; returns what differs from before."""
+        raw = await self._walk()
+        before = self.snapshot
+        seen = await anyio.to_thread.run_sync(compare, raw, self._known, before)
+        self.skipped = seen.skipped
+        if not (seen.fetch or seen.nodes or seen.removed):
+            self._known = set(raw)
+            return []
+        await self._learn(_base_files(before, (*seen.fetch, *seen.nodes, *seen.removed)))
+        fetched = await self._fetch(seen.fetch)
+        return await anyio.to_thread.run_sync(self._take_over, raw, seen, fetched)
+
+    def _take_over(self, raw: Raw, seen: Seen, fetched: Fetched) -> list[Delta]:
+        before = self.snapshot
+        changed = {path: self._named(path, node) for path, node in (seen.nodes | fetched.nodes).items()}
+        removed = [*seen.removed, *(path for path in fetched.gone if path in before.nodes)]
+        self.snapshot = before.changed(changed, removed)
+        doubted = {path for path, node in fetched.nodes.items() if node.ctime_ns == 0}
+        self._known = known_records(raw, doubted, fetched.gone)
+        deltas = diff(before, self.snapshot)
+        self.touched |= {*changed, *removed, *(delta.path for delta in deltas)}
+        return deltas
+
+    def _named(self, path: str, node: Node) -> Node:
+        """Content that a path has had in the base is the base's again, so that trees compare equal."""
+        if node.sha256 is not None and self.bases.get(path) == node.sha256 and not node.lost:
+            return node._replace(sha256=None)
+        return node
+
+    async def _walk(self) -> Raw:
+        return await anyio.to_thread.run_sync(parse, await self.hands.walk(self._uid))
+
+    async def learn_all(self) -> None:
+        """Keep every content of the base now: for a folder that is changed in place."""
+        await self._learn(_base_files(self.snapshot, self.snapshot.nodes))
+
+    async def _learn(self, files: Mapping[str, Node]) -> None:
+        """Name and keep the base's contents of files that are no longer what they were."""
+        wanted = {path: node for path, node in files.items() if path not in self.bases}
+        if wanted:
+            found = await anyio.to_thread.run_sync(self._keep, wanted)
+            self.bases |= found
+            self.learned |= found
+
+    def _keep(self, files: Mapping[str, Node]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        taken = 0
+        for path, node in files.items():
+            limit = self._limits.left_bytes(taken)
+            sha256 = self._base.keep(path, node, self.store, limit) if node.size_bytes else EMPTY_SHA256
+            taken += node.size_bytes if sha256 is not None else 0
+            found[path] = sha256 or self._base.known_sha256(path) or ""
+        self._limits.used_bytes += taken
+        return found
+
+    def content_of(self, path: str, node: Node, bases: Mapping[str, str]) -> str | None:
+        """The name of a content that the store has; None when it is nowhere to be had.
+
+        Args:
+            path: a path.
+            node: what the path is to be.
+            bases: contents of the base that `node` is of.
+        """
+        sha256 = bases.get(path) if node.sha256 is None else node.sha256
+        if sha256 and self.store.has(sha256):
+            return sha256
+        if node.sha256 is not None or not sha256:
+            return None
+        # It was too large to be kept: the person's folder is the only other place, if it is still that content there.
+        return sha256 if self._base.keep(path, node, self.store, RESTORE_BYTES) == sha256 else None
+
+    async def _fetch(self, files: Mapping[str, Node]) -> Fetched:
+        """Read contents; a file that changes meanwhile is read again, and at last kept as it was read."""
+        fetched, pending = Fetched(), list(files)
+        for attempt in range(READ_TRIES):
+            again: list[str] = []
+            for batch in batches(pending):
+                limit = self._limits.left_bytes(fetched.bytes)
+                for path, given in zip(batch, await self.hands.give(batch, self.store, limit), strict=True):
+                    self._count(fetched, given)
+                    if given.node is not None and not given.stable and attempt < READ_TRIES - 1:
+                        again.append(path)
+                    else:
+                        _settle(path, files[path], given, fetched)
+            pending = again
+        return fetched
+
+    def _count(self, fetched: Fetched, given: Given) -> None:
+        if given.node is not None:
+            fetched.bytes += given.data_bytes
+            self._limits.used_bytes += given.data_bytes
+
+
+def _settle(path: str, seen: Node, given: Given, fetched: Fetched) -> None:
+    if given.node is not None:
+        # A ctime of 0 is no file's: the next walk will not take it for unchanged.
+        doubted = given.racy or not given.stable
+        node = given.node._replace(ctime_ns=0) if doubted else given.node
+        fetched.nodes[path] = node if given.stable else node._replace(flag=TORN)
+    elif given.lost is not None:
+        name = hashlib.sha256(f"{given.lost} {seen.inode} {seen.size_bytes} {seen.ctime_ns}".encode()).hexdigest()
+        fetched.nodes[path] = seen._replace(sha256=name, flag=given.lost)
+    else:
+        fetched.gone.add(path)
+
+
+def _base_files(snapshot: Snapshot, paths: Iterable[str]) -> dict[str, Node]:
+    """Those of the paths that are files with the base's content."""
+    found = {}
+    for path in paths:
+        node = snapshot.nodes.get(path)
+        if node is not None and node.kind is Kind.FILE and node.sha256 is None:
+            found[path] = node
+    return found

@@ -1,0 +1,74 @@
+"""Ways to the entries below one folder, never through a link, with missing rights granted for the moment."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+HANDLE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def self_path(fd: int) -> str:
+    return f"/proc/self/fd/{fd}"
+
+
+class Below:
+    """Everything below one folder. Paths are relative, b"" is the folder itself.
+
+    What the owner took from itself (`chmod 000`) is granted where it is needed, and taken away again by `revoke`.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = os.open(root, FOLDER)
+        self.granted: dict[bytes, int] = {}
+
+    def grant(self, fd: int, path: bytes, bits: int) -> None:
+        """Make sure that its owner, whom we run as, has these bits on an opened entry; noted, to be taken back."""
+        info = os.fstat(fd)
+        if info.st_uid == os.geteuid() and info.st_mode & bits != bits:
+            os.chmod(self_path(fd), stat.S_IMODE(info.st_mode) | bits)
+            self.granted.setdefault(path, stat.S_IMODE(info.st_mode))
+
+    def revoke(self) -> None:
+        """Take back what was granted, deepest first."""
+        for path, mode in sorted(self.granted.items(), reverse=True):
+            try:
+                fd = self.entry(path, HANDLE)
+            except OSError:
+                continue  # it was removed meanwhile
+            try:
+                if not stat.S_ISLNK(os.fstat(fd).st_mode):
+                    os.chmod(self_path(fd), mode)
+            finally:
+                os.close(fd)
+        self.granted.clear()
+
+    def folder(self, path: bytes, bits: int) -> int:
+        """A descriptor of a folder that we may go through, with more rights if `bits` says so."""
+        fd = os.dup(self.root)
+        done = b""
+        self.grant(fd, done, bits)
+        for part in path.split(b"/") if path else ():
+            try:
+                deeper = os.open(part, FOLDER, dir_fd=fd)
+            finally:
+                os.close(fd)
+            fd, done = deeper, done + b"/" + part if done else part
+            try:
+                self.grant(fd, done, bits)
+            except OSError:
+                os.close(fd)
+                raise
+        return fd
+
+    def entry(self, path: bytes, flags: int, bits: int = 0o100) -> int:
+        """Open one entry; its folder is granted `bits`."""
+        if not path:
+            return os.open(".", flags, dir_fd=self.root)
+        above, _, name = path.rpartition(b"/")
+        fd = self.folder(above, bits)
+        try:
+            return os.open(name, flags, 0o600, dir_fd=fd)
+        finally:
+            os.close(fd)
