@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import resources
 
 _PACKAGE = "sandbox_agent.sandboxes.runner"
-_MODULES = ("wire", "kept", "processes", "spawn", "capture", "supervisor", "files", "worker", "main")
+_MODULES = ("wire", "kept", "processes", "spawn", "capture", "link", "supervisor", "files", "worker", "hand", "main")
 """In the order of their imports: each is put where the next one's import finds it."""
 
 INTERPRETERS = ("/usr/lib/sandbox-agent/python3", "python3")

@@ -43,8 +43,9 @@ RUNNER_KILLED_END = (
 class Resident:
     """The verbs. Calls may come concurrently."""
 
-    def __init__(self, runners: Runners) -> None:
+    def __init__(self, runners: Runners, *, later_deadline_s: float = LATER_DEADLINE_S) -> None:
         self._runners = runners
+        self._later_deadline_s = later_deadline_s
 
     async def aclose(self) -> None:
         """End the runner."""
@@ -78,7 +79,7 @@ class Resident:
             "merge": merge_stderr,
             "spill_path": spill_path,
         }
-        deadline_s = None if timeout_s is None else timeout_s + KILL_GRACE_S + LATER_DEADLINE_S
+        deadline_s = None if timeout_s is None else timeout_s + KILL_GRACE_S + self._later_deadline_s
         try:
             async with self._runners.call(ExecCall(max_output_bytes), deadline_s) as (connection, number, call):
                 call.unacknowledged = len(stdin[:_INLINE_BYTES])

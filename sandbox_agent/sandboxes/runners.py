@@ -91,11 +91,10 @@ class Runners:
                 try:
                     yield connection, number, call
                 finally:
-                    # Inside the deadline's scope, but shielded in itself: it takes its own time, which is bounded.
-                    if not scope.cancel_called:
-                        await connection.drop(number)
+                    if scope.cancel_called and not call.finished:
+                        connection.give_up("did not report a call in time")
+                    await connection.drop(number)
             if scope.cancelled_caught:
-                connection.give_up("did not report a call in time")
                 raise RunnerGoneError(connection.gone)
         except RunnerGoneError:
             await self.recover(connection)
@@ -132,7 +131,7 @@ class Runners:
         connection = Connection(await self._container.open_program(command(interpreter)))
         try:
             await connection.start(source())
-        except RunnerGoneError:
+        except BaseException:
             await connection.aclose()
             raise
         return connection

@@ -17,6 +17,7 @@ from collections import deque
 
 from sandbox_agent.sandboxes.runner import files, processes, spawn, wire, worker
 from sandbox_agent.sandboxes.runner.capture import OomCounter
+from sandbox_agent.sandboxes.runner.hand import Hand
 
 _FIRST_SPARES = 2
 """Forked beforehand: one for the next call, one for the call beside it."""
@@ -29,32 +30,6 @@ _FORK_AGAIN_MS = 50.0
 
 _OUT_BYTES = 1024 * 1024
 """With more than this still to be written, the forked processes are not listened to: they wait, and we stay small."""
-
-
-class Hand:
-    """A forked process, waiting for its call or serving it."""
-
-    def __init__(self, pid: int, control: socket.socket) -> None:
-        self.pid = pid
-        self.control = control
-        self.call: int | None = None
-        self.waiting: deque[bytes] = deque()
-
-    def pass_on(self, frame: bytes) -> None:
-        """Give it a frame, now or as soon as its socket takes it."""
-        self.waiting.append(frame)
-        self.flush()
-
-    def flush(self) -> None:
-        while self.waiting:
-            try:
-                self.control.send(self.waiting[0], socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return
-            except (BrokenPipeError, ConnectionResetError, ConnectionRefusedError):
-                self.waiting.clear()
-                return
-            self.waiting.popleft()
 
 
 class Runner:
@@ -292,6 +267,7 @@ class Runner:
             strays = processes.children_of(me) - ours
             if not strays:
                 return
+            processes.signal_all(sorted(strays), signal.SIGSTOP)
             for pid in strays:
                 processes.kill_all(pid)
             processes.signal_all(sorted(strays), signal.SIGKILL)
@@ -313,6 +289,7 @@ class Runner:
 def main() -> None:
     """Protect the process, then serve."""
     os.umask(0o022)
+    os.chdir("/")  # nothing of ours keeps the workspace busy
     spawn.shield()
     processes.protect_self()
     processes.become_subreaper()

@@ -6,58 +6,23 @@ a fresh fork takes some 560 page faults on its first call (5 ms), a used one sta
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
-import socket
 import time
 from typing import Any
 
 from sandbox_agent.sandboxes.runner import processes, spawn, wire
 from sandbox_agent.sandboxes.runner.capture import Capture, OomCounter
+from sandbox_agent.sandboxes.runner.link import Link
 
 DRAIN_S = 0.2
 """After the command has ended, how long what it left behind may go on to end by itself (a `tee` at its last lines)."""
 
 _REPEAT_KILL_S = 0.05
 _MAX_KILLS = 100
-
-
-class Link:
-    """The socket to the runner. It keeps message borders, so one message is one frame."""
-
-    def __init__(self, control: socket.socket) -> None:
-        self.control = control
-        self.call = 0
-
-    def receive(self) -> tuple[int, bytes] | None:
-        """The next frame's kind and body; None when the runner is gone."""
-        try:
-            message = self.control.recv(wire.HEADER.size + wire.MAX_BODY_BYTES)
-        except ConnectionResetError:
-            return None
-        if not message:
-            return None
-        _, kind, self.call = wire.HEADER.unpack_from(message)
-        return kind, message[wire.HEADER.size :]
-
-    def send(self, kind: int, body: bytes = b"") -> None:
-        self.send_frame(wire.frame(kind, self.call, body))
-
-    def send_frame(self, frame: bytes) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the next receive says that it is gone
-            self.control.send(frame)
-
-    def send_together(self, frames: list[bytes]) -> None:
-        """Several frames in as few messages as hold them: each message costs a wake-up of the runner."""
-        message = b""
-        for frame in frames:
-            if len(message) + len(frame) > wire.MAX_MESSAGE_BYTES:
-                self.send_frame(message)
-                message = b""
-            message += frame
-        self.send_frame(message)
+_MAX_REST_READS = 1024
+"""Two pipes of 1 MiB, the most an ordinary user may ask for, in pieces as small as 2 KiB."""
 
 
 class Supervisor:
@@ -90,6 +55,7 @@ class Supervisor:
         self._main = -1
         self._exit_code: int | None = None
         self._alone = False
+        self._rest_reads = 0
 
     def run(self, request: dict[str, Any], env: dict[str, str], wake: int) -> None:
         """Serve the call to its end and report it."""
@@ -287,12 +253,14 @@ class Supervisor:
     def _read_rest(self) -> None:
         """Nobody of this call is left to write: take what lies in the pipes and be done with them.
 
-        Waiting for the end of file instead would wait for whoever was handed the other end by a socket.
+        Waiting for the end of file instead would wait for whoever was handed the other end by a socket; and that one
+        may write for ever, so no more is taken than a pipe can hold.
         """
         for fd in list(self._readers):
-            while self._read(fd):
-                pass
-            if fd in self._readers and (not self._streams or self._credit > 0):
+            while self._rest_reads < _MAX_REST_READS and self._read(fd):
+                self._rest_reads += 1
+            waits = self._streams and self._credit == 0 and self._rest_reads < _MAX_REST_READS
+            if fd in self._readers and not waits:
                 os.close(fd)
                 del self._readers[fd]
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from sandbox_agent.sandboxes.runner import files, processes, wire
 from sandbox_agent.sandboxes.runner.capture import OomCounter
+from sandbox_agent.sandboxes.runner.link import Link
 from sandbox_agent.sandboxes.runner.spawn import encode
-from sandbox_agent.sandboxes.runner.supervisor import Link, Supervisor
+from sandbox_agent.sandboxes.runner.supervisor import Supervisor
 
 REQUEST_SIZE = wire.COUNT
 """A request is the length of its JSON text, the text, and bytes (stdin or file content)."""
