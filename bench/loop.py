@@ -77,8 +77,10 @@ async def measure_loop(asked: Asked, api: ScriptedApi, work: Path, results: Resu
         else:
             agents.append(agent)
     with tempfile.TemporaryDirectory(prefix="homes-", dir=work, ignore_cleanup_errors=True) as homes:
-        for agent in agents:
-            await _session(agent, "warm", api, [[]], workspace, Path(homes), results)
+        # An agent that cannot say a word is out: it would only fail in every row.
+        agents = [
+            agent for agent in agents if await _session(agent, "warm", api, [[]], workspace, Path(homes), results)
+        ]
         turns = 3 if asked.quick else TURNS
         for number in range(asked.rounds):
             print(f"bench: loop, round {number + 1} of {asked.rounds}", file=sys.stderr, flush=True)
@@ -91,18 +93,19 @@ async def measure_loop(asked: Asked, api: ScriptedApi, work: Path, results: Resu
 
 async def _session(
     agent: Agent, scenario: str, api: ScriptedApi, turns: Sequence[Turn], workspace: Path, homes: Path, results: Results
-) -> None:
+) -> bool:
     measure = f"turn_{scenario}" if scenario != "warm" else "loop_start"
     try:
         started = await run_session(agent, api, turns, workspace, homes / agent.name)
     except SessionFailed as exc:
         results.trouble(measure, agent.name, str(exc))
-        return
+        return False
     if scenario == "warm":
-        return
+        return True
     results.add("loop_start", agent.name, api.seen[0].arrived_s - started.monotonic_s)
     for seconds in overheads(api.seen):
         results.add(measure, agent.name, seconds)
+    return True
 
 
 def command_for(asked: Asked) -> list[str]:
