@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sandbox_agent.types import JsonObject, OverlayMount, WorkspaceMount
+from sandbox_agent.workspaces.hunks import Span
 
 ROOT_FOLDER_ID = 65532
 """The tools' uid and gid when the folder belongs to root: tools never run as 0."""
@@ -89,13 +90,15 @@ class ApplyOutcome:
     """What became of every change.
 
     `unapplied` is all that is only in the copy: not chosen, in conflict, or withheld. `conflicts` has a reason for
-    each path that was chosen and could not go; `withheld` for each that goes only when its path is named.
+    each path that was chosen and could not go; `withheld` for each that goes only when its path is named. `partial`
+    are paths of which some hunks went; they are in `unapplied` for the rest.
     """
 
     applied: tuple[str, ...] = ()
     unapplied: tuple[str, ...] = ()
     conflicts: Mapping[str, str] = field(default_factory=dict)
     withheld: Mapping[str, str] = field(default_factory=dict)
+    partial: tuple[str, ...] = ()
 
 
 class Workspace(Protocol):
@@ -163,15 +166,39 @@ class Workspace(Protocol):
         """
         ...
 
-    def apply(self, paths: Collection[str] | None = None) -> ApplyOutcome:
-        """Bring changes to the person's folder.
+    @property
+    def commits(self) -> tuple[str, ...]:
+        """Git's folders with commits or branches that only the session has, as `changes` found them."""
+        ...
+
+    def drift(self) -> tuple[str, ...]:
+        """Paths that the person, or anybody but the session, changed in the folder since the start.
+
+        Raises:
+            WorkspaceError: the folder is gone, or `prepare` never ended.
+        """
+        ...
+
+    def apply(
+        self, paths: Collection[str] | None = None, hunks: Mapping[str, Collection[Span]] | None = None
+    ) -> ApplyOutcome:
+        """Bring changes to the person's folder; an apply that was interrupted is finished first.
 
         Args:
             paths: paths of changes, or of folders for all below them. None is all but links, which go only when
                 their own path is given.
+            hunks: for paths of which only a part is to go, the lines (see `hunks`).
 
         Raises:
             WorkspaceError: the person's folder is gone, or a path is not among the changes.
+        """
+        ...
+
+    def settle(self) -> ApplyOutcome | None:
+        """Finish an apply that was interrupted; None if there was none. `unapplied` is left empty: nobody looked.
+
+        Raises:
+            WorkspaceError: the person's folder is gone, or the record of the apply cannot be read.
         """
         ...
 

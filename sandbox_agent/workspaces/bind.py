@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.workspaces.apply import Hunks
 from sandbox_agent.workspaces.base import ApplyOutcome, Change, Kind, Owner
 from sandbox_agent.workspaces.entries import examine
 from sandbox_agent.workspaces.manifest import Entry, Manifest
@@ -13,6 +14,7 @@ from sandbox_agent.workspaces.masks import Masks
 from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.record import MANIFEST_NAME, Record, remove_remains
 from sandbox_agent.workspaces.review import review
+from sandbox_agent.workspaces.source import TreeSource
 from sandbox_agent.workspaces.survey import survey
 from sandbox_agent.workspaces.tree import Tree
 
@@ -66,6 +68,11 @@ class BindWorkspace:
         return self._notes.lines + self._review_notes
 
     @property
+    def commits(self) -> tuple[str, ...]:
+        """See `Workspace.commits`: all are in the folder already."""
+        return ()
+
+    @property
     def masked(self) -> dict[str, str]:
         """See `Workspace.masked`."""
         return dict(self._masked)
@@ -108,11 +115,20 @@ class BindWorkspace:
         """See `Workspace.changes`; only additions have a diff."""
         manifest = Manifest.load(self._state_dir / MANIFEST_NAME)
         with self._tree() as tree:
-            found = review(manifest, tree, tree, skip=lambda path: manifest.hidden_by(path) is not None, in_place=True)
+            source = TreeSource(tree, lambda path: manifest.hidden_by(path) is not None)
+            found = review(manifest, source, tree, in_place=True)
         self._review_notes = found.notes
         return found.changes
 
-    def apply(self, paths: Collection[str] | None = None) -> ApplyOutcome:
+    def drift(self) -> tuple[str, ...]:
+        """See `Workspace.drift`: nothing can be told, since the session works on the folder itself."""
+        return ()
+
+    def settle(self) -> ApplyOutcome | None:
+        """See `Workspace.settle`: there is never anything."""
+        return None
+
+    def apply(self, paths: Collection[str] | None = None, hunks: Hunks | None = None) -> ApplyOutcome:
         """Does nothing, for everything is there already; the outcome says so by naming all changes as applied."""
         self._notes.say("mode bind: the changes are in the folder already; apply does nothing")
         return ApplyOutcome(applied=tuple(change.path for change in self.changes()))

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
-from sandbox_agent.workspaces.apply import Applier
+from sandbox_agent.workspaces.apply import Hunks
 from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner
 from sandbox_agent.workspaces.copying import Copier
+from sandbox_agent.workspaces.drift import drifted_since
+from sandbox_agent.workspaces.ledger import interrupted
 from sandbox_agent.workspaces.manifest import Manifest
 from sandbox_agent.workspaces.masks import Masks
 from sandbox_agent.workspaces.notes import Notes
-from sandbox_agent.workspaces.record import COPY_NAME, MANIFEST_NAME, Record, remove_remains
+from sandbox_agent.workspaces.record import COPY_NAME, MANIFEST_NAME, RECORD_NAME, Record, remove_remains
 from sandbox_agent.workspaces.removal import remove_tree
-from sandbox_agent.workspaces.review import Review, review
+from sandbox_agent.workspaces.review import Review
+from sandbox_agent.workspaces.reviewing import Bringer, as_planned, look
+from sandbox_agent.workspaces.source import Source, TreeSource
+from sandbox_agent.workspaces.stored import StoredSource
 from sandbox_agent.workspaces.survey import survey
 from sandbox_agent.workspaces.tree import Tree
 
@@ -72,6 +78,11 @@ class CopyWorkspace:
         return self._notes.lines + (self._review.notes if self._review is not None else ())
 
     @property
+    def commits(self) -> tuple[str, ...]:
+        """See `Workspace.commits`."""
+        return self._review.commits if self._review is not None else ()
+
+    @property
     def masked(self) -> dict[str, str]:
         """See `Workspace.masked`."""
         return dict(self._masked)
@@ -99,32 +110,41 @@ class CopyWorkspace:
             raise WorkspaceError(f"{self.host}: cannot be copied into the session: {error}") from error
         self._masked = manifest.masked
 
+    def drift(self) -> tuple[str, ...]:
+        """See `Workspace.drift`. Only what changed after the session began is read."""
+        began_ns = os.lstat(self._state_dir / RECORD_NAME).st_mtime_ns
+        with self._host() as host:
+            return drifted_since(Manifest.load(self._state_dir / MANIFEST_NAME), host, began_ns)
+
     def changes(self) -> tuple[Change, ...]:
         """See `Workspace.changes`."""
         manifest = Manifest.load(self._state_dir / MANIFEST_NAME)
-        with self._host() as host, self._copy() as copy:
-            self._review = review(manifest, copy, host)
+        with self._host() as host, self._source() as source:
+            self._review = look(manifest, source, host)
         return self._review.changes
 
-    def apply(self, paths: Collection[str] | None = None) -> ApplyOutcome:
+    def apply(self, paths: Collection[str] | None = None, hunks: Hunks | None = None) -> ApplyOutcome:
         """See `Workspace.apply`. What is brought over is what `changes` last told; anything else is a conflict."""
+        self.settle()
         if self._review is None:
             self.changes()
         assert self._review is not None
-        with self._host() as host, self._copy() as copy:
-            applier = Applier(self._review, copy, host, self._record.temporary_prefix)
-            outcome = applier.apply(paths)
-        if outcome.applied:
-            self._rebase(self._review, {*outcome.applied, *applier.dropped})
+        with self._host() as host, self._source() as source:
+            outcome = self._bringer().bring(self._review, source, host, paths, hunks)
+        if outcome.partial:
+            self._review = None
         return outcome
 
-    def _rebase(self, review: Review, applied: Collection[str]) -> None:
-        """What was applied is the folder's state now: later reviews of this copy show only the rest."""
-        path = self._state_dir / MANIFEST_NAME
-        manifest = Manifest.load(path)
-        for name in applied:
-            manifest.follow(name, review.after)
-        manifest.save(path)
+    def settle(self) -> ApplyOutcome | None:
+        """See `Workspace.settle`."""
+        if not interrupted(self._state_dir):
+            return None
+        self._review = None
+        with self._host() as host, self._source() as source:
+            return self._bringer().settle(source, host)
+
+    def _bringer(self) -> Bringer:
+        return Bringer(self._record, self._state_dir, as_planned)
 
     def release(self) -> None:
         """See `Workspace.release`: there is nothing."""
@@ -139,8 +159,13 @@ class CopyWorkspace:
         except OSError as error:
             raise WorkspaceError(f"{self.host}: the folder of this session cannot be opened: {error}") from error
 
-    def _copy(self) -> Tree:
+    @contextmanager
+    def _source(self) -> Iterator[Source]:
+        """The last checkpoint; the copy itself where the session ended before that was taken."""
         try:
-            return Tree(self.source, grant=True)
+            copy = Tree(self.source, grant=True)
         except OSError as error:
             raise WorkspaceError(f"{self.source}: the session's copy cannot be opened: {error}") from error
+        with copy:
+            spare = TreeSource(copy)
+            yield StoredSource.of(self._state_dir, spare=spare) or spare

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.entries import examine, file_kind
-from sandbox_agent.workspaces.manifest import Entry, Manifest, Stamp, stamp
+from sandbox_agent.workspaces.manifest import RACY_NS, Entry, Manifest, Stamp, stamp
 from sandbox_agent.workspaces.tree import Tree
 
 GONE = "the original is gone"
@@ -48,6 +48,31 @@ def drifted(manifest: Manifest, host: Tree) -> tuple[str, ...]:
     return tuple(sorted(gone | {path for path, info in now.items() if _moved_on(manifest, path, info)}))
 
 
+def drifted_since(manifest: Manifest, host: Tree, began_ns: int) -> tuple[str, ...]:
+    """The same for a manifest whose stamps are of another tree: files that changed after a time are read.
+
+    Raises:
+        WorkspaceError: the folder cannot be listed.
+    """
+    now = _infos(host)
+    gone = {path for path, entry in manifest.entries.items() if entry.hidden is None and path not in now}
+    return tuple(sorted(gone | {path for path, info in now.items() if _became(manifest, path, info, host, began_ns)}))
+
+
+def _became(base: Manifest, path: str, info: os.stat_result, host: Tree, began_ns: int) -> bool:
+    known = base.entries.get(path)
+    if known is None:
+        return not base.hidden_by(path)
+    if known.hidden is not None:
+        return False
+    if known.kind is not _kind(info):
+        return True
+    if known.kind is Kind.DIRECTORY or info.st_ctime_ns < began_ns - RACY_NS:
+        return False
+    entry = _examined(host, path, info)
+    return (entry.sha256, entry.target) != (known.sha256, known.target)
+
+
 def as_started(start: Start, host: Tree, merged: Tree) -> Manifest:
     """The manifest that a review of `merged` needs: digests where they matter, the person's own changes taken over.
 
@@ -72,7 +97,7 @@ def as_started(start: Start, host: Tree, merged: Tree) -> Manifest:
                 before.entries[path] = _examined(merged, path, info)
                 continue
         if known is not None and known.kind is Kind.FILE and not base.unchanged(path, info):
-            before.entries[path] = _original(host, path, known)
+            before.entries[path] = original(host, path, known)
     for path, known in base.entries.items():
         if path in seen or known.hidden is not None:
             continue
@@ -80,7 +105,7 @@ def as_started(start: Start, host: Tree, merged: Tree) -> Manifest:
             start.drifted.add(path)
             del before.entries[path]
         elif known.kind is Kind.FILE:
-            before.entries[path] = _original(host, path, known)
+            before.entries[path] = original(host, path, known)
     return before
 
 
@@ -108,7 +133,7 @@ def _kind(info: os.stat_result) -> Kind:
     return file_kind(info.st_mode)
 
 
-def _original(host: Tree, path: str, known: Entry) -> Entry:
+def original(host: Tree, path: str, known: Entry) -> Entry:
     """The entry with its digest, from the person's folder, as long as that still has what it had."""
     if known.sha256 is not None:
         return known

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sandbox_agent.workspaces.base import Kind
-from sandbox_agent.workspaces.entries import examine
-from sandbox_agent.workspaces.manifest import GIT_ALIASES, Manifest, in_git, stamp
-from sandbox_agent.workspaces.tree import Found, Tree
+from sandbox_agent.workspaces.manifest import GIT_ALIASES, Manifest, in_git
+from sandbox_agent.workspaces.source import Scan
 
 _SHOWN = 10
 
@@ -38,14 +35,23 @@ _IN_PLACE = _Words(
 )
 
 
-def git_notes(manifest: Manifest, now: Mapping[str, Found], tree: Tree, *, in_place: bool = False) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class GitNotes:
+    """`lines` for the person; `commits` are the git folders whose commits or branches changed, new ones among them."""
+
+    lines: tuple[str, ...]
+    commits: tuple[str, ...]
+
+
+def git_notes(manifest: Manifest, scan: Scan, *, in_place: bool = False) -> GitNotes:
     """Lines about hooks, configuration, commits and whole repositories that came or went.
 
     Args:
         manifest: the folder at the start.
-        now: what lies in git's folders in `tree`.
-        tree: the session's copy, or the person's folder when `in_place`.
+        scan: what the session made of it.
+        in_place: the session worked on the person's folder itself.
     """
+    now = scan.git
     words = _IN_PLACE if in_place else _IN_COPY
     was = {path for path, entry in manifest.entries.items() if in_git(path) and entry.hidden is None}
     tops_before, tops_now = {_split(p)[0] for p in was}, {_split(p)[0] for p in now}
@@ -53,9 +59,7 @@ def git_notes(manifest: Manifest, now: Mapping[str, Found], tree: Tree, *, in_pl
     lines += [f"{top}: {words.removed}" for top in sorted(tops_before - tops_now)]
     kept = tops_before & tops_now
     changed = sorted(
-        path
-        for path in was | now.keys()
-        if _split(path)[0] in kept and _area(path) is not None and _differs(path, manifest, now.get(path), tree)
+        path for path in was | now if _split(path)[0] in kept and _area(path) is not None and scan.git_differs(path)
     )
     hooks = [path for path in changed if _area(path) == "hooks"]
     config = [path for path in changed if _area(path) == "config"]
@@ -65,7 +69,7 @@ def git_notes(manifest: Manifest, now: Mapping[str, Found], tree: Tree, *, in_pl
         for cause, paths in ((words.hooks, hooks), (words.config, config), (words.commits, commits))
         if paths
     ]
-    return lines
+    return GitNotes(tuple(lines), tuple(sorted({*commits, *(tops_now - tops_before)})))
 
 
 def _split(path: str) -> tuple[str, str]:
@@ -83,19 +87,6 @@ def _area(path: str) -> str | None:
     if inner == "" or name in ("config", "config.worktree", "attributes", "alternates", "gitdir", "commondir"):
         return "config"
     return "commits" if name in ("HEAD", "packed-refs") or "refs/" in inner else None
-
-
-def _differs(path: str, manifest: Manifest, found: Found | None, tree: Tree) -> bool:
-    known = manifest.entries.get(path)
-    if known is None or found is None:
-        return True
-    if known.kind is Kind.DIRECTORY or known.stamp == stamp(found.info):
-        return False
-    try:
-        with tree.at(path) as place:
-            return not known.same_as(examine(place))
-    except OSError:
-        return True
 
 
 def _some(paths: list[str]) -> str:

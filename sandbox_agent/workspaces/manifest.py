@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -105,18 +104,6 @@ class Manifest:
     def _below_covered(self, path: str) -> bool:
         return (self.hidden_by(path.rpartition("/")[0]) or "").startswith(MASKED_BY)
 
-    def follow(self, path: str, after: Mapping[str, Entry]) -> None:
-        """Take over what a path and the folders above it are in `after`, or that they are gone."""
-        parts = path.split("/")
-        for count in range(1, len(parts) + 1):
-            name = "/".join(parts[:count])
-            if name in after:
-                known = self.entries.get(name)
-                if known is None or known.kind is not Kind.DIRECTORY or count == len(parts):
-                    self.entries[name] = after[name]
-            elif count == len(parts):
-                self.entries.pop(name, None)
-
     def finish(self) -> None:
         self.finished_ns = time.time_ns()
 
@@ -125,7 +112,7 @@ class Manifest:
         part = path.with_name(path.name + ".part")
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
             for name, entry in self.entries.items():
-                file.write(json.dumps([name, _to_json(entry)], separators=(",", ":")) + "\n")
+                file.write(json.dumps([name, entry_to_json(entry)], separators=(",", ":")) + "\n")
             file.write(json.dumps({"entries": len(self.entries), "finished_ns": self.finished_ns}) + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -141,7 +128,7 @@ class Manifest:
         try:
             lines = path.read_text().splitlines()
             end = json.loads(lines.pop())
-            entries = dict(_from_json(json.loads(line)) for line in lines)
+            entries = {name: entry_from_json(raw) for name, raw in map(json.loads, lines)}
             if len(entries) != end["entries"]:
                 raise ValueError(f"{len(entries)} entries, {end['entries']} expected")
             return cls(entries, end["finished_ns"])
@@ -149,7 +136,8 @@ class Manifest:
             raise WorkspaceError(f"{path}: no usable list of the folder's files ({error}); start a new run") from error
 
 
-def _to_json(entry: Entry) -> JsonObject:
+def entry_to_json(entry: Entry) -> JsonObject:
+    """An entry as plain values; see `entry_from_json`."""
     raw = {
         "kind": entry.kind.value,
         "sha256": entry.sha256,
@@ -162,9 +150,9 @@ def _to_json(entry: Entry) -> JsonObject:
     return {key: value for key, value in raw.items() if value is not None}
 
 
-def _from_json(line: tuple[str, JsonObject]) -> tuple[str, Entry]:
-    name, raw = line
-    return name, Entry(
+def entry_from_json(raw: JsonObject) -> Entry:
+    """What `entry_to_json` was given. Raises KeyError, ValueError or TypeError for anything else."""
+    return Entry(
         Kind(raw["kind"]),
         raw.get("sha256"),
         raw["mode"],

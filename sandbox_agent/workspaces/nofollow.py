@@ -21,6 +21,7 @@ MAX_PATH_BYTES = 4000
 
 _SYS_OPENAT2 = 437  # the same number on every architecture since Linux 5.6
 _BENEATH_WITHOUT_LINKS = 0x08 | 0x04 | 0x02  # RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
+_RENAME_NOREPLACE = 1
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -248,6 +249,20 @@ class Place:
     def rename_to(self, other: Place) -> None:
         """Move within or between opened folders, replacing what is there if the system allows it."""
         os.rename(self.name, other.name, src_dir_fd=self.folder_fd, dst_dir_fd=other.folder_fd)
+
+    def rename_new(self, other: Place) -> None:
+        """Move to a name where nothing is; raises FileExistsError when something is there."""
+        rename = getattr(_libc(), "renameat2", None)  # missing in an old C library
+        if rename is not None:
+            if rename(self.folder_fd, self.name, other.folder_fd, other.name, _RENAME_NOREPLACE) == 0:
+                return
+            code = ctypes.get_errno()
+            if code not in (errno.EINVAL, errno.ENOSYS):
+                raise OSError(code, os.strerror(code), decode(other.name))
+        # A file system that does not know the flag either: the check and the rename are two steps there.
+        if other.stat() is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        self.rename_to(other)
 
     def stage(self, prefix: str) -> Staged:
         """Begin an atomic write: a new file of mode 0600 with an unguessable name beside this one."""

@@ -14,18 +14,22 @@ from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.types import OverlayMount
-from sandbox_agent.workspaces.apply import Applier
+from sandbox_agent.workspaces.apply import Hunks
 from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner, View
 from sandbox_agent.workspaces.drift import Start, as_started, drifted
 from sandbox_agent.workspaces.entries import examine
-from sandbox_agent.workspaces.manifest import Manifest, Stamp, stamp
+from sandbox_agent.workspaces.ledger import interrupted
+from sandbox_agent.workspaces.manifest import Entry, Manifest, Stamp, stamp
 from sandbox_agent.workspaces.masklayer import build, dress
 from sandbox_agent.workspaces.masks import Masks
 from sandbox_agent.workspaces.mounting import attach_idmapped, detach, is_mounted, merged_view
 from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.record import LOWER_NAME, MANIFEST_NAME, OVERLAY_NAME, Record, remove_remains
 from sandbox_agent.workspaces.removal import remove_tree
-from sandbox_agent.workspaces.review import Review, review
+from sandbox_agent.workspaces.review import Difference, Review
+from sandbox_agent.workspaces.reviewing import Bringer, look
+from sandbox_agent.workspaces.source import Source, TreeSource
+from sandbox_agent.workspaces.stored import StoredSource
 from sandbox_agent.workspaces.survey import Survey, survey
 from sandbox_agent.workspaces.tree import Tree
 
@@ -107,6 +111,11 @@ class OverlayWorkspace:
         return self._notes.lines + (self._review.notes if self._review is not None else ())
 
     @property
+    def commits(self) -> tuple[str, ...]:
+        """See `Workspace.commits`."""
+        return self._review.commits if self._review is not None else ()
+
+    @property
     def masked(self) -> dict[str, str]:
         """See `Workspace.masked`."""
         return dict(self._masked)
@@ -164,45 +173,61 @@ class OverlayWorkspace:
 
     def changes(self) -> tuple[Change, ...]:
         """See `Workspace.changes`."""
-        start = Start(Manifest.load(self._state_dir / MANIFEST_NAME), self._mask_stamps())
-        with self._host() as host, self._merged(host) as merged:
-            before = as_started(start, host, merged)
-            self._review = review(before, merged, host, skip=start.untouched_mask)
-        for path in sorted(start.drifted):
-            self._notes.add("changed in the folder meanwhile, and not by this session", path)
+        manifest = Manifest.load(self._state_dir / MANIFEST_NAME)
+        with self._host() as host:
+            stored = StoredSource.of(self._state_dir)
+            if stored is not None:
+                self._review = look(manifest, stored, host, seen_through=True)
+                return self._review.changes
+            start = Start(manifest, self._mask_stamps())
+            with self._merged(host) as merged:
+                before = as_started(start, host, merged)
+                self._review = look(before, TreeSource(merged, start.untouched_mask), host)
         return self._review.changes
 
     def _mask_stamps(self) -> frozenset[Stamp]:
         with Tree(self._folder / MASKS, grant=True) as layer:
             return frozenset(stamp(found.info) for found in layer.walk(failed=lambda path, error: None))
 
-    def apply(self, paths: Collection[str] | None = None) -> ApplyOutcome:
+    def apply(self, paths: Collection[str] | None = None, hunks: Hunks | None = None) -> ApplyOutcome:
         """See `Workspace.apply`. What is brought over is what `changes` last told; anything else is a conflict."""
+        self.settle()
         if self._review is None:
             self.changes()
         assert self._review is not None
-        with self._host() as host, self._merged(host) as merged:
-            applier = Applier(self._review, merged, host, self._record.temporary_prefix)
-            outcome = applier.apply(paths)
-            if outcome.applied:
-                self._rebase(host, {*outcome.applied, *applier.dropped})
+        with self._host() as host, self._source(host) as source:
+            outcome = self._bringer(host).bring(self._review, source, host, paths, hunks)
+        if outcome.partial:
+            self._review = None
         return outcome
 
-    def _rebase(self, host: Tree, applied: Collection[str]) -> None:
-        """What was applied is the folder's state now: later reviews show only the rest."""
-        path = self._state_dir / MANIFEST_NAME
-        manifest = Manifest.load(path)
-        for name in applied:
+    def settle(self) -> ApplyOutcome | None:
+        """See `Workspace.settle`."""
+        if not interrupted(self._state_dir):
+            return None
+        self._review = None
+        with self._host() as host, self._source(host) as source:
+            return self._bringer(host).settle(source, host)
+
+    def _bringer(self, host: Tree) -> Bringer:
+        def now_there(step: Difference) -> Entry | None:
             try:
-                with host.at(name) as place:
-                    entry = examine(place)
+                with host.at(step.path) as place:
+                    return examine(place)
             except OSError:
-                entry = None
-            if entry is None:
-                manifest.entries.pop(name, None)
-            else:
-                manifest.entries[name] = entry
-        manifest.save(path)
+                return None
+
+        return Bringer(self._record, self._state_dir, now_there)
+
+    @contextmanager
+    def _source(self, host: Tree) -> Iterator[Source]:
+        """The last checkpoint; what the layers show where the session ended before that was taken."""
+        stored = StoredSource.of(self._state_dir)
+        if stored is not None:
+            yield stored
+            return
+        with self._merged(host) as merged:
+            yield TreeSource(merged)
 
     def release(self) -> None:
         """See `Workspace.release`: the folder's second mount goes."""

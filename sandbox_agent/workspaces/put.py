@@ -6,15 +6,17 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
+from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.content import transfer
 from sandbox_agent.workspaces.manifest import Entry, stamp
 from sandbox_agent.workspaces.nofollow import NotRegularError, Place, open_folder_at
 from sandbox_agent.workspaces.review import Difference
-from sandbox_agent.workspaces.tree import Tree
-
-CHANGED_IN_COPY = "was changed in the copy after it was shown"
+from sandbox_agent.workspaces.source import CHANGED_IN_COPY, ContentError, Source
+from sandbox_agent.workspaces.store import Store
 
 
 class Conflict(Exception):
@@ -41,10 +43,11 @@ def explain(error: Conflict | OSError) -> str:
 class Putter:
     """Writes into opened folders of the host, as the owner the folder has."""
 
-    def __init__(self, copy: Tree, host: Tree, temporary_prefix: str) -> None:
-        self._copy = copy
-        self._host = host
+    def __init__(self, source: Source, temporary_prefix: str, chosen: Store | None = None) -> None:
+        """`chosen` has the contents that were made of some hunks of a file."""
+        self._source = source
         self._prefix = temporary_prefix
+        self._chosen = chosen
 
     def put(self, difference: Difference, current: Entry | None, place: Place) -> None:
         """Bring one addition, modification, mode or type change over.
@@ -72,21 +75,27 @@ class Putter:
             self._put_file(difference, current, place)
 
     def make_folder(self, place: Place) -> None:
-        """A new folder, 0755, of the owner of the one it is in."""
-        place.mkdir(0o700)
-        fd = open_folder_at(place.folder_fd, place.name)
+        """A new folder, 0755, of the owner of the one it is in; it is all that from the moment it has its name."""
+        temporary = Place(place.folder_fd, f"{self._prefix}{secrets.token_hex(8)}".encode())
+        temporary.mkdir(0o700)
         try:
-            _own(fd, place)
-            os.fchmod(fd, 0o755 | (os.fstat(fd).st_mode & stat.S_ISGID))  # a shared folder hands its group on
-        finally:
-            os.close(fd)
+            fd = open_folder_at(temporary.folder_fd, temporary.name)
+            try:
+                _own(fd, place)
+                os.fchmod(fd, 0o755 | (os.fstat(fd).st_mode & stat.S_ISGID))  # a shared folder hands its group on
+            finally:
+                os.close(fd)
+            temporary.rename_new(place)
+        except OSError:
+            temporary.rmdir()
+            raise
 
     def _put_file(self, difference: Difference, current: Entry | None, place: Place) -> None:
         after = difference.after
         assert after is not None
         before = place.stat()
-        with os.fdopen(self._open_source(difference.path), "rb") as source, place.stage(self._prefix) as staged:
-            content = transfer(source.fileno(), staged.fd)
+        with self._content(difference.path, after) as fd, place.stage(self._prefix) as staged:
+            content = transfer(fd, staged.fd)
             if content.sha256 != after.sha256:
                 raise Conflict(CHANGED_IN_COPY)
             if before is None:
@@ -97,12 +106,17 @@ class Putter:
             _still(place, current)
             staged.commit(replace=current is not None)
 
-    def _open_source(self, path: str) -> int:
-        try:
-            with self._copy.at(path) as source:
-                return source.open_file()
-        except OSError as error:
-            raise Conflict(CHANGED_IN_COPY) from error
+    @contextmanager
+    def _content(self, path: str, after: Entry) -> Iterator[int]:
+        with ExitStack() as stack:
+            try:
+                if self._chosen is not None and after.sha256 is not None and self._chosen.has(after.sha256):
+                    fd = stack.enter_context(self._chosen.open(after.sha256))
+                else:
+                    fd = stack.enter_context(self._source.open(path, after))
+            except (ContentError, WorkspaceError) as error:
+                raise Conflict(str(error)) from error
+            yield fd
 
     def _put_mode(self, difference: Difference, current: Entry | None, place: Place) -> None:
         fd = place.open_file()
@@ -123,7 +137,10 @@ class Putter:
                 ids = (folder.st_uid, folder.st_gid)
                 os.chown(temporary.name, *ids, dir_fd=place.folder_fd, follow_symlinks=False)
             _still(place, current)
-            temporary.rename_to(place)
+            if current is None:
+                temporary.rename_new(place)
+            else:
+                temporary.rename_to(place)
         except (Conflict, OSError):
             temporary.unlink()
             raise

@@ -23,7 +23,8 @@ from sandbox_agent.workspaces.record import (
     remove_remains,
 )
 from sandbox_agent.workspaces.removal import MOVED_PREFIX
-from sandbox_agent.workspaces.review import compare, scan_tree
+from sandbox_agent.workspaces.review import compare
+from sandbox_agent.workspaces.source import TreeSource
 from sandbox_agent.workspaces.tree import Tree
 
 
@@ -90,7 +91,7 @@ def _holds_changes(state_dir: Path) -> bool:
             return upper_holds(state_dir)
         manifest = Manifest.load(state_dir / MANIFEST_NAME)
         with Tree(state_dir.resolve() / COPY_NAME, grant=True) as copy:
-            changed = bool(compare(manifest, scan_tree(copy, manifest, Notes())))
+            changed = bool(compare(manifest, TreeSource(copy).scan(manifest, Notes())))
     except (WorkspaceError, OSError):
         return True
     if changed:

@@ -6,18 +6,21 @@ Everything here is data: bytes are read from the hostile copy without following 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Change, Kind
 from sandbox_agent.workspaces.danger import danger_of
-from sandbox_agent.workspaces.entries import examine, file_kind
 from sandbox_agent.workspaces.gitfolder import git_notes
 from sandbox_agent.workspaces.manifest import Entry, Manifest, in_git
 from sandbox_agent.workspaces.notes import Notes
+from sandbox_agent.workspaces.source import ContentError, Scan, Source
 from sandbox_agent.workspaces.textdiff import MAX_FILE_BYTES, Budget, Side, is_binary, unified
-from sandbox_agent.workspaces.tree import Found, Tree
+from sandbox_agent.workspaces.tree import Tree
+
+BaseContent = Callable[[str, int], bytes | None]
+"""Hash and limit in bytes to content, None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,96 +39,48 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What was shown, and what `apply` goes by. `after` is the whole copy without git's folders."""
+    """What was shown, and what `apply` goes by.
+
+    `after` is all that the session has without git's folders; `commits` are those of them with new commits or branches.
+    """
 
     before: Manifest
     after: dict[str, Entry]
     differences: dict[str, Difference]
     changes: tuple[Change, ...]
     notes: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class Scan:
-    """The copy now. `git` holds what lies in git's folders; `unknown` the paths that could not be looked at."""
-
-    entries: dict[str, Entry] = field(default_factory=dict)
-    git: dict[str, Found] = field(default_factory=dict)
-    unknown: set[str] = field(default_factory=set)
-
-    def covers(self, path: str) -> bool:
-        """Whether absence of a path means that it is gone."""
-        parts = path.split("/")
-        return not any("/".join(parts[:count]) in self.unknown for count in range(1, len(parts) + 1))
+    commits: tuple[str, ...] = ()
 
 
 def review(
     manifest: Manifest,
-    copy: Tree,
+    source: Source,
     host: Tree,
     *,
-    skip: Callable[[str], bool] = lambda _: False,
     in_place: bool = False,
+    base_content: BaseContent = lambda sha256, limit_bytes: None,
 ) -> Review:
     """Everything that differs, by path.
 
     Args:
         manifest: the folder at the start.
-        copy: what the tools worked on.
+        source: what the session made of it.
         host: the person's folder, for the text that was there before.
-        skip: paths to leave out of the comparison.
-        in_place: `copy` is the person's folder itself.
+        in_place: the session worked on the person's folder itself.
+        base_content: asked first for what a file held before, by its hash.
 
     Raises:
-        WorkspaceError: the copy cannot be walked.
+        WorkspaceError: the source cannot be read.
     """
     notes = Notes()
-    scan = scan_tree(copy, manifest, notes, skip)
+    scan = source.scan(manifest, notes)
     differences = {difference.path: difference for difference in compare(manifest, scan)}
-    for line in git_notes(manifest, scan.git, copy, in_place=in_place):
+    git = git_notes(manifest, scan, in_place=in_place)
+    for line in git.lines:
         notes.say(line)
-    budget = Budget()
-    changes = tuple(
-        describe(difference, scan.entries, _Texts(copy, host), budget) for difference in differences.values()
-    )
-    return Review(manifest, scan.entries, differences, changes, notes.lines)
-
-
-def scan_tree(tree: Tree, manifest: Manifest, notes: Notes, skip: Callable[[str], bool] = lambda _: False) -> Scan:
-    """Walk a tree, hashing what its stamp does not prove to be unchanged."""
-    scan = Scan()
-
-    def failed(path: str, error: OSError) -> None:
-        if not path:
-            raise WorkspaceError(f"{tree.root}: cannot be listed: {error.strerror}") from error
-        scan.unknown.add(path)
-        notes.add(f"cannot be looked at, and is not copied back ({error.strerror})", path)
-
-    for found in tree.walk(failed=failed, enter=lambda found: not skip(found.path)):
-        if skip(found.path):
-            continue
-        if in_git(found.path):
-            scan.git[found.path] = found
-            continue
-        try:
-            entry = _entry(tree, manifest, found)
-        except OSError as error:
-            failed(found.path, error)
-            continue
-        if entry is not None:
-            scan.entries[found.path] = entry
-    return scan
-
-
-def _entry(tree: Tree, manifest: Manifest, found: Found) -> Entry | None:
-    kind = file_kind(found.info.st_mode)
-    if kind is Kind.FILE and manifest.unchanged(found.path, found.info):
-        known = manifest.entries[found.path]
-        return Entry(kind, known.sha256, found.info.st_mode & 0o777, known.size_bytes, stamp=known.stamp)
-    if kind is Kind.DIRECTORY:
-        return Entry(kind, mode=found.info.st_mode & 0o777)
-    with tree.at(found.path) as place:
-        return examine(place)
+    budget, texts = Budget(), _Texts(source, host, base_content)
+    changes = tuple(describe(difference, scan.entries, texts, budget) for difference in differences.values())
+    return Review(manifest, scan.entries, differences, changes, notes.lines, git.commits)
 
 
 def compare(manifest: Manifest, scan: Scan) -> list[Difference]:
@@ -170,31 +125,42 @@ def _folders_with_content(entries: dict[str, Entry]) -> set[str]:
 class _Texts:
     """Where the two sides of a diff are read from."""
 
-    def __init__(self, copy: Tree, host: Tree) -> None:
-        self._copy = copy
+    def __init__(self, source: Source, host: Tree, base_content: BaseContent) -> None:
+        self._source = source
         self._host = host
+        self._base_content = base_content
 
     def before(self, path: str, entry: Entry) -> Side | None:
-        return self._read(self._host, path, entry)
-
-    def after(self, path: str, entry: Entry) -> Side | None:
-        return self._read(self._copy, path, entry)
-
-    def _read(self, tree: Tree, path: str, entry: Entry) -> Side | None:
-        """The content that `entry` stands for; None when something else is there by now."""
-        mode = "100755" if entry.executable else "100644"
+        """The content at the start; None when something else is there by now, and nobody kept it."""
         if entry.kind is Kind.LINK:
-            return Side((entry.target or "").encode("utf-8", "surrogateescape"), "120000")
+            return _link(entry)
+        data = self._base_content(entry.sha256, MAX_FILE_BYTES + 1) if entry.sha256 is not None else None
         try:
-            with tree.at(path) as place:
-                data = place.read_bytes(MAX_FILE_BYTES + 1)
+            if data is None:
+                with self._host.at(path) as place:
+                    data = place.read_bytes(MAX_FILE_BYTES + 1)
         except OSError:
             return None
-        return Side(data, mode) if _sha256(data) == entry.sha256 else None
+        return _side(data, entry)
+
+    def after(self, path: str, entry: Entry) -> Side | None:
+        """The content now; None when it was changed after it was hashed, or not kept."""
+        if entry.kind is Kind.LINK:
+            return _link(entry)
+        try:
+            with self._source.open(path, entry) as fd, os.fdopen(os.dup(fd), "rb") as file:
+                return _side(file.read(MAX_FILE_BYTES + 1), entry)
+        except (ContentError, OSError):
+            return None
 
 
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _link(entry: Entry) -> Side:
+    return Side((entry.target or "").encode("utf-8", "surrogateescape"), "120000")
+
+
+def _side(data: bytes, entry: Entry) -> Side | None:
+    mode = "100755" if entry.executable else "100644"
+    return Side(data, mode) if hashlib.sha256(data).hexdigest() == entry.sha256 else None
 
 
 def describe(difference: Difference, after: dict[str, Entry], texts: _Texts, budget: Budget) -> Change:

@@ -17,6 +17,7 @@ from sandbox_agent.workspaces.entries import examine
 from sandbox_agent.workspaces.opening import reopen
 from sandbox_agent.workspaces.put import Conflict, Putter
 from sandbox_agent.workspaces.review import Difference
+from sandbox_agent.workspaces.source import TreeSource
 from sandbox_agent.workspaces.tree import Tree
 
 AS_ROOT = os.geteuid() == 0
@@ -141,7 +142,7 @@ def test_a_change_in_the_last_moment_is_a_conflict(tmp_path: Path, what: object,
         difference = Difference("f", kind, current, examine(source))
         swap(b"theirs")(host / "f")
         with pytest.raises(Conflict, match="while it was being applied"):
-            Putter(copy_tree, host_tree, ".t-").put(difference, current, place)
+            Putter(TreeSource(copy_tree), ".t-").put(difference, current, place)
 
     assert gist(host) == {"f": b"theirs"}
 

@@ -58,7 +58,7 @@ def test_unapplied_changes_are_kept_until_told_otherwise(tmp_path: Path) -> None
     assert reap_sessions(tmp_path / "sessions", dead) == Reaped(kept=("one",))
     assert reopen(tmp_path / "sessions/one").apply().applied == ("f",)
     assert reap_sessions(tmp_path / "sessions", dead, drop_kept=True) == Reaped(removed=("one",))
-    assert left(tmp_path, "one") == ["events.jsonl"]
+    assert left(tmp_path, "one") == ["applied", "events.jsonl"]
 
 
 def test_a_copy_that_was_never_finished_goes(tmp_path: Path) -> None:

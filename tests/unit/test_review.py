@@ -13,7 +13,8 @@ from workspace_trees import FOLDER, Link, Program, grow, kinds, picture, started
 
 from sandbox_agent.workspaces.base import Change, Kind
 from sandbox_agent.workspaces.manifest import Entry, Manifest
-from sandbox_agent.workspaces.review import Scan, compare
+from sandbox_agent.workspaces.review import compare
+from sandbox_agent.workspaces.source import Scan
 
 SCRIPT = Program(b"#!/bin/sh\n")
 

@@ -1,0 +1,161 @@
+"""The last checkpoint of a session as the source of a review: the same for every mode, and no tree of the session's is
+opened on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.drift import original
+from sandbox_agent.workspaces.entries import examine, link_digest
+from sandbox_agent.workspaces.manifest import Entry, Manifest, in_git, stamp
+from sandbox_agent.workspaces.notes import Notes
+from sandbox_agent.workspaces.snapshot import ROOT, Node, diff
+from sandbox_agent.workspaces.source import ContentError, Scan, Source
+from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Loaded, Steps
+from sandbox_agent.workspaces.store import Store
+from sandbox_agent.workspaces.tree import Tree
+
+LAST_STEP_NAME = "last-step.json"
+"""In a session's state folder: the checkpoint that holds all the session has done; not there while it works."""
+
+
+class StoredSource:
+    """The last checkpoint of a session. Nothing that tools wrote is opened but the contents in the store."""
+
+    def __init__(self, base: Loaded, last: Loaded, store: Store, *, spare: Source | None = None) -> None:
+        """`spare` has the contents that were too large to keep, if anything has."""
+        self._base = base
+        self._last = last
+        self._store = store
+        self._spare = spare
+        self._deltas = {delta.path: delta.after for delta in diff(base.snapshot, last.snapshot) if delta.path != ROOT}
+
+    @classmethod
+    def of(cls, state_dir: Path, *, spare: Source | None = None) -> StoredSource | None:
+        """The one of a session whose work has ended; None if its last checkpoint was never taken.
+
+        Raises:
+            WorkspaceError: a checkpoint is damaged.
+        """
+        path = state_dir / LAST_STEP_NAME
+        if not path.exists():
+            return None
+        try:
+            number = int(json.loads(path.read_text())["step"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise WorkspaceError(f"{path}: cannot be used ({error}); remove this file") from error
+        steps = Steps(state_dir / CHECKPOINTS_NAME)
+        return cls(steps.load(0), steps.load(number), steps.store, spare=spare)
+
+    def scan(self, manifest: Manifest, notes: Notes) -> Scan:
+        """See `Source.scan`."""
+        scan = Scan({path: e for path, e in manifest.entries.items() if e.hidden is None and not in_git(path)})
+        scan.git = {path for path, entry in manifest.entries.items() if entry.hidden is None and in_git(path)}
+        masks = {
+            self._base.snapshot.nodes[path].inode for path in manifest.covered if path in self._base.snapshot.nodes
+        }
+        for path, node in self._deltas.items():
+            if in_git(path):
+                (scan.git.discard if node is None else scan.git.add)(path)
+            elif node is None:
+                scan.entries.pop(path, None)
+            elif not (node.kind is Kind.FILE and node.size_bytes == 0 and node.inode in masks):
+                scan.entries[path] = self._entry(path, node, manifest.entries.get(path))
+        scan.git_differs = self._deltas.__contains__
+        return scan
+
+    def _entry(self, path: str, node: Node, known: Entry | None) -> Entry:
+        mode = node.mode & 0o777
+        if node.kind is Kind.LINK:
+            target = node.target or ""
+            return Entry(node.kind, link_digest(target), size_bytes=len(target), target=target)
+        if node.kind is not Kind.FILE:
+            return Entry(node.kind, mode=mode)
+        sha256 = node.sha256 or self._base_sha256(path, known)
+        return Entry(node.kind, sha256, mode, node.size_bytes)
+
+    def _base_sha256(self, path: str, known: Entry | None) -> str | None:
+        return self._last.bases.get(path) or (known.sha256 if known is not None else None)
+
+    def before(self, manifest: Manifest, host: Tree, *, seen_through: bool) -> Manifest:
+        """The manifest with digests for all that changed.
+
+        Args:
+            manifest: the folder at the start, or as a later apply left it.
+            host: the person's folder, to be asked where nothing else knows what a file held.
+            seen_through: whether the session saw the folder itself, with what the person changed meanwhile: such
+                changes are taken over, for they are none of the session's.
+        """
+        entries = dict(manifest.entries)
+        for path, node in self._deltas.items():
+            known = entries.get(path)
+            if in_git(path) or (known is not None and known.hidden is not None):
+                continue
+            if seen_through and self._is_theirs(path, node, known, host):
+                if node is None:
+                    del entries[path]
+                else:
+                    entries[path] = self._entry(path, node, known)
+            elif known is not None and known.kind is Kind.FILE and known.sha256 is None:
+                sha256 = self._last.bases.get(path)
+                entries[path] = replace(known, sha256=sha256) if sha256 else original(host, path, known)
+        return Manifest(entries, manifest.finished_ns)
+
+    def _is_theirs(self, path: str, node: Node | None, known: Entry | None, host: Tree) -> bool:
+        """Whether the folder itself has become what the session saw there."""
+        try:
+            with host.at(path) as place:
+                info = place.stat()
+                if info is None:
+                    return node is None and known is not None
+                if node is None or (known is not None and known.kind is Kind.FILE and known.stamp == stamp(info)):
+                    return False
+                return self._entry(path, node, None).same_as(examine(place))
+        except OSError:
+            return node is None and known is not None
+
+    def base_content(self, sha256: str, limit_bytes: int) -> bytes | None:
+        """What a file held at the start, if it was kept."""
+        try:
+            return self._store.read(sha256, limit_bytes) if self._store.has(sha256) else None
+        except WorkspaceError:
+            return None
+
+    @contextmanager
+    def open(self, path: str, entry: Entry) -> Iterator[int]:
+        """See `Source.open`."""
+        if entry.sha256 is None:
+            raise ContentError("its content was not kept")
+        if not self._store.has(entry.sha256) and self._spare is not None:
+            with self._spare.open(path, entry) as fd:
+                yield fd
+            return
+        with ExitStack() as stack:
+            try:
+                fd = stack.enter_context(self._store.open(entry.sha256))
+            except WorkspaceError as error:
+                raise ContentError(str(error)) from error
+            yield fd
+
+
+def end_at(state_dir: Path, step: int) -> None:
+    """Note that a session's work ended with this checkpoint: reviews go by it from now on."""
+    part = state_dir / f"{LAST_STEP_NAME}.part"
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+        file.write(json.dumps({"step": step}))
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(state_dir / LAST_STEP_NAME)
+
+
+def go_on(state_dir: Path) -> None:
+    """The session works again: what its last checkpoint was is not what it has done."""
+    (state_dir / LAST_STEP_NAME).unlink(missing_ok=True)
