@@ -77,17 +77,16 @@ async def measure_loop(asked: Asked, api: ScriptedApi, work: Path, results: Resu
         else:
             agents.append(agent)
     with tempfile.TemporaryDirectory(prefix="homes-", dir=work, ignore_cleanup_errors=True) as homes:
+        home = Path(homes)
         # An agent that cannot say a word is out: it would only fail in every row.
-        agents = [
-            agent for agent in agents if await _session(agent, "warm", api, [[]], workspace, Path(homes), results)
-        ]
+        agents = [agent for agent in agents if await _session(agent, "warm", api, [[]], workspace, home, results)]
         turns = 3 if asked.quick else TURNS
         for number in range(asked.rounds):
             print(f"bench: loop, round {number + 1} of {asked.rounds}", file=sys.stderr, flush=True)
             pairs = [(agent, scenario) for agent in agents for scenario in SCENARIOS]
             for agent, scenario in random.sample(pairs, len(pairs)):
                 script = turns_of(scenario, workspace, turns)
-                await _session(agent, scenario, api, script, workspace, Path(homes), results)
+                await _session(agent, scenario, api, script, workspace, home, results)
                 shutil.rmtree(workspace / "out", ignore_errors=True)
 
 
