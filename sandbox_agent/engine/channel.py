@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
 
 import anyio
 
@@ -17,6 +19,9 @@ MODULES = ("wire", "below", "look", "put", "main")
 
 MAX_FRAME_BYTES = 2 * wire.CHUNK
 START_S = 20.0
+TRIES = 3
+
+T = TypeVar("T")
 
 
 class HandsLostError(Exception):
@@ -120,3 +125,23 @@ class Channel:
         data = bytes(self._buffer[:size])
         del self._buffer[:size]
         return data
+
+
+async def retried(act: Callable[[], Awaitable[T]], *, between: Callable[[], Awaitable[object]] | None = None) -> T:
+    """Do something again when the process in the container was killed meanwhile, a few times.
+
+    Args:
+        act: what to do.
+        between: what to do before it is done again.
+
+    Raises:
+        HandsLostError: it was killed each time.
+    """
+    for _ in range(TRIES - 1):
+        try:
+            return await act()
+        except HandsLostError:
+            if between is not None:
+                with contextlib.suppress(HandsLostError):
+                    await between()
+    return await act()

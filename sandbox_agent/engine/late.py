@@ -58,6 +58,10 @@ class LateSandbox:
         finally:
             self._settled.set()
 
+    async def end_all(self) -> None:
+        """See `Sandbox.end_all`."""
+        await (await self._ready()).end_all()
+
     async def close(self) -> None:
         """See `Sandbox.close`; a start that is under way must have been cancelled before."""
         self._begun = True

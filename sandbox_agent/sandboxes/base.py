@@ -160,6 +160,14 @@ class Sandbox(Protocol):
         """
         ...
 
+    async def end_all(self) -> None:
+        """Kill every process of the tools, whoever started it. Open calls end as killed; the next call works again.
+
+        Raises:
+            SandboxDiedError: the sandbox ended meanwhile.
+        """
+        ...
+
     async def close(self) -> None:
         """Remove it with everything in it. Shielded from cancellation, bounded in time, safe to call twice."""
         ...

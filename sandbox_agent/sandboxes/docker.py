@@ -65,6 +65,10 @@ class DockerSandbox:
         transport, about = await self._open_transport(container)
         return self._info(image, transport, about)
 
+    async def end_all(self) -> None:
+        """See `Sandbox.end_all`."""
+        await self._transport().end_all()
+
     async def close(self) -> None:
         """See `Sandbox.close`."""
         with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):

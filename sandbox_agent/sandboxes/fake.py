@@ -79,6 +79,11 @@ class FakeSandbox:
     async def start(self) -> SandboxInfo:
         return SandboxInfo("fake", "fake", "none, in memory", "fake", uid=1000, gid=1000)
 
+    async def end_all(self) -> None:
+        """Nothing outlives a call here, so there is nothing to end."""
+        self.calls.append(FakeCall("end_all", ()))
+        self._raise_failure()
+
     async def close(self) -> None:
         self.closed = True
 

@@ -41,6 +41,10 @@ class PerExec:
     def __init__(self, container: RunningContainer) -> None:
         self._container = container
 
+    async def end_all(self) -> None:
+        """See `Sandbox.end_all`."""
+        await self._container.clear()
+
     async def exec(
         self,
         argv: Sequence[str],

@@ -51,6 +51,10 @@ class Resident:
         """End the runner."""
         await self._runners.aclose()
 
+    async def end_all(self) -> None:
+        """See `Sandbox.end_all`: the runner goes with all the others."""
+        await self._runners.end_all()
+
     async def exec(
         self,
         argv: Sequence[str],

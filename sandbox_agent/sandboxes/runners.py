@@ -136,6 +136,20 @@ class Runners:
             raise
         return connection
 
+    async def end_all(self) -> None:
+        """Kill every process of the tools' uid; the runner is one of them.
+
+        Raises:
+            SandboxDiedError: the container has ended.
+        """
+        connection = self._connection
+        if connection is not None:
+            if connection.gone is None:
+                connection.give_up("was ended with everything that ran")
+            await self.recover(connection)
+        else:
+            await self._clear()
+
     async def recover(self, connection: Connection) -> None:
         """The runner is gone: see whether the container is, and clear away what may still run in it.
 

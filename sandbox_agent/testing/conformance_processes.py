@@ -49,6 +49,21 @@ async def a_command_within_its_limit_is_left_alone(sandbox: Sandbox) -> None:
 
 
 @check(Need.KERNEL)
+async def everything_ends_at_once_and_the_next_call_works(sandbox: Sandbox) -> None:
+    """Programs that are talked to and what they started; who waits for one learns that it was killed."""
+    mark = a_mark()
+    sleeper = f"exec -a {mark} sleep 300"
+    stream = await sandbox.open(["bash", "-c", f"setsid bash -c '{sleeper}' & echo started; {sleeper}"])
+    try:
+        same(await stream.receive(), b"started\n")
+        await sandbox.end_all()
+        same(await alive(sandbox, mark), 0)
+        holds(await stream.exit_code() != 0, "the stream has ended as killed")
+    finally:
+        await stream.aclose()
+
+
+@check(Need.KERNEL)
 async def a_time_limit_ends_the_children_too(sandbox: Sandbox) -> None:
     """Foreground and background, however they were started."""
     mark = a_mark()

@@ -87,5 +87,3 @@ def _make(path: str, node: Node, made: Plan) -> None:
     else:
         made.acts.append(Act(wire.FILE, path, node=node))
         made.files[path] = node
-
-

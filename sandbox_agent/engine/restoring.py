@@ -1,0 +1,123 @@
+"""Bringing a tree back: what differs is found, all contents are made sure of, and only then anything is touched.
+
+The tree is looked at again afterwards: it is what it was to be, or the error names the paths that are not. Done again
+after an interruption it comes to the same, for it starts from what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import anyio
+
+from sandbox_agent.engine.taking import Taker
+from sandbox_agent.engine.told import shown
+from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.plan import Plan, plan
+from sandbox_agent.workspaces.snapshot import Node, Snapshot, diff, snapshot_of
+from sandbox_agent.workspaces.steps import Loaded
+
+SHOWN_PATHS = 10
+
+
+class ContentMissingError(WorkspaceError):
+    """Something that would have to be written is nowhere to be had; nothing was touched."""
+
+
+class NotRestoredError(WorkspaceError):
+    """The tree did not become what it was to be; it may be partly so. The text names the paths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Where the files of a plan are in the store, and those that are not to be had."""
+
+    names: dict[str, str]
+    missing: list[str]
+
+
+async def restore(
+    taker: Taker, target: Snapshot, bases: Mapping[str, str], *, begun: Callable[[], None] = lambda: None
+) -> list[str]:
+    """Make the workspace what `target` says; `taker` has just looked, and looks again at the end.
+
+    Args:
+        taker: the workspace; nothing else may be at work in it.
+        target: the tree to be.
+        bases: contents of the base that `target` is of.
+        begun: called when all is there, before anything is touched.
+
+    Returns:
+        Paths that cannot be made again (sockets, devices).
+
+    Raises:
+        ContentMissingError, NotRestoredError: see there.
+        HandsLostError: interrupted; call it again after another look.
+    """
+    made = plan(taker.snapshot, target)
+    contents = await anyio.to_thread.run_sync(_contents, taker, made, bases)
+    if contents.missing:
+        raise ContentMissingError(
+            f"{shown(contents.missing, SHOWN_PATHS)}: the content was not kept (too large, unreadable, or changed in "
+            "your folder meanwhile), so nothing was brought back"
+        )
+    await anyio.to_thread.run_sync(begun)
+    faults = await taker.hands.put(made, contents.names, taker.store)
+    await taker.look()
+    wrong = [delta.path for delta in diff(taker.snapshot, target) if delta.path not in made.impossible]
+    if wrong:
+        why = f" ({'; '.join(faults[:3])})" if faults else ""
+        raise NotRestoredError(f"{shown(wrong, SHOWN_PATHS)}: could not be brought back as it was{why}")
+    return made.impossible
+
+
+def _contents(taker: Taker, made: Plan, bases: Mapping[str, str]) -> Contents:
+    found = Contents({}, [])
+    for path, node in made.files.items():
+        if node.size_bytes:
+            name = taker.content_of(path, node, bases)
+            if name is None:
+                found.missing.append(path)
+            else:
+                found.names[path] = name
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """The tree that a fork's fresh workspace is to have. `theirs` are paths that are as the person has them now."""
+
+    target: Snapshot
+    theirs: list[str]
+
+
+def adopt(wanted: Loaded, here: Snapshot, has: Callable[[str], bool]) -> Adopted:
+    """Say a tree of another workspace in the terms of this one, whose base is the person's folder as it is now.
+
+    Args:
+        wanted: the tree, with the contents of its own base that are known.
+        here: the fresh workspace.
+        has: whether a content is in this session's store.
+    """
+    nodes: dict[str, Node] = {}
+    theirs = []
+    for path, node in wanted.snapshot.nodes.items():
+        now = here.nodes.get(path)
+        sha256 = wanted.bases.get(path, "")
+        if node.kind is not Kind.FILE or node.sha256 is not None or _same_base(node, now):
+            nodes[path] = node
+        elif sha256 and has(sha256):
+            nodes[path] = node._replace(sha256=sha256)
+        else:
+            theirs.append(path)
+            if now is not None:
+                nodes[path] = now
+    return Adopted(snapshot_of(nodes), theirs)
+
+
+def _same_base(node: Node, now: Node | None) -> bool:
+    return (
+        now is not None and now.kind is Kind.FILE and (node.size_bytes, node.mtime_ns) == (now.size_bytes, now.mtime_ns)
+    )
