@@ -33,6 +33,10 @@ ENV: Mapping[str, str] = {
     # `git commit --amend` goes on with the old message; `git rebase -i` fails, rather than run its default list.
     "GIT_EDITOR": "true",
     "GIT_SEQUENCE_EDITOR": "false",
+    # A repository in the folder may belong to somebody else than the folder; git would have nothing to do with it.
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
     "EDITOR": "false",
     "VISUAL": "false",
     "DEBIAN_FRONTEND": "noninteractive",
