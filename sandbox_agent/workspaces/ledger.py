@@ -14,9 +14,11 @@ from pathlib import Path
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.types import JsonObject
 from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.drift import GONE
 from sandbox_agent.workspaces.manifest import entry_from_json, entry_to_json
 from sandbox_agent.workspaces.review import Difference
 from sandbox_agent.workspaces.store import Store
+from sandbox_agent.workspaces.stored import NOT_KEPT
 from sandbox_agent.workspaces.tree import Tree
 
 APPLYING_NAME = "applying.json"
@@ -59,8 +61,8 @@ class Ledger:
         before = difference.before
         if before is None or before.kind is not Kind.FILE or difference.kind == "mode":
             return
-        if before.sha256 is not None and self.store.has(before.sha256):
-            return
+        if before.sha256 in (None, GONE, NOT_KEPT) or self.store.has(before.sha256):
+            return  # of the first nobody knows what they were, so that the step is a conflict
         try:
             with host.at(difference.path) as place:
                 if place.stat() is None:

@@ -175,7 +175,7 @@ class OverlayWorkspace:
         """See `Workspace.changes`."""
         manifest = Manifest.load(self._state_dir / MANIFEST_NAME)
         with self._host() as host:
-            stored = StoredSource.of(self._state_dir)
+            stored = StoredSource.of(self._state_dir, mask_stamps=self._mask_stamps())
             if stored is not None:
                 self._review = look(manifest, stored, host, seen_through=True)
                 return self._review.changes
@@ -222,7 +222,7 @@ class OverlayWorkspace:
     @contextmanager
     def _source(self, host: Tree) -> Iterator[Source]:
         """The last checkpoint; what the layers show where the session ended before that was taken."""
-        stored = StoredSource.of(self._state_dir)
+        stored = StoredSource.of(self._state_dir, mask_stamps=self._mask_stamps())
         if stored is not None:
             yield stored
             return

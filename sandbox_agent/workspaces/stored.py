@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,9 @@ from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.drift import original
 from sandbox_agent.workspaces.entries import examine, link_digest
-from sandbox_agent.workspaces.manifest import Entry, Manifest, in_git, stamp
+from sandbox_agent.workspaces.manifest import Entry, Manifest, Stamp, in_git, stamp
 from sandbox_agent.workspaces.notes import Notes
-from sandbox_agent.workspaces.snapshot import ROOT, Node, diff
+from sandbox_agent.workspaces.snapshot import ROOT, Node
 from sandbox_agent.workspaces.source import ContentError, Scan, Source
 from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Loaded, Steps
 from sandbox_agent.workspaces.store import Store
@@ -26,20 +26,40 @@ from sandbox_agent.workspaces.tree import Tree
 LAST_STEP_NAME = "last-step.json"
 """In a session's state folder: the checkpoint that holds all the session has done; not there while it works."""
 
+NOT_KEPT = "not kept"
+"""Stands for the digest of a content that nobody knows: equal to no digest."""
+
 
 class StoredSource:
     """The last checkpoint of a session. Nothing that tools wrote is opened but the contents in the store."""
 
-    def __init__(self, base: Loaded, last: Loaded, store: Store, *, spare: Source | None = None) -> None:
-        """`spare` has the contents that were too large to keep, if anything has."""
-        self._base = base
-        self._last = last
+    def __init__(
+        self,
+        last: Loaded,
+        store: Store,
+        *,
+        spare: Source | None = None,
+        mask_stamps: Container[Stamp] = frozenset[Stamp](),
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            last: the step.
+            store: where its contents are.
+            spare: has the contents that were too large to keep, if anything has.
+            mask_stamps: of the empty files that hide secrets: moved with their folder, they are no file of the
+                session's.
+        """
+        self._nodes = last.snapshot.nodes
+        self._bases = last.bases
         self._store = store
         self._spare = spare
-        self._deltas = {delta.path: delta.after for delta in diff(base.snapshot, last.snapshot) if delta.path != ROOT}
+        self._mask_stamps = mask_stamps
 
     @classmethod
-    def of(cls, state_dir: Path, *, spare: Source | None = None) -> StoredSource | None:
+    def of(
+        cls, state_dir: Path, *, spare: Source | None = None, mask_stamps: Container[Stamp] = frozenset[Stamp]()
+    ) -> StoredSource | None:
         """The one of a session whose work has ended; None if its last checkpoint was never taken.
 
         Raises:
@@ -53,37 +73,50 @@ class StoredSource:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise WorkspaceError(f"{path}: cannot be used ({error}); remove this file") from error
         steps = Steps(state_dir / CHECKPOINTS_NAME)
-        return cls(steps.load(0), steps.load(number), steps.store, spare=spare)
+        return cls(steps.load(number), steps.store, spare=spare, mask_stamps=mask_stamps)
 
     def scan(self, manifest: Manifest, notes: Notes) -> Scan:
         """See `Source.scan`."""
-        scan = Scan({path: e for path, e in manifest.entries.items() if e.hidden is None and not in_git(path)})
-        scan.git = {path for path, entry in manifest.entries.items() if entry.hidden is None and in_git(path)}
-        masks = {
-            self._base.snapshot.nodes[path].inode for path in manifest.covered if path in self._base.snapshot.nodes
-        }
-        for path, node in self._deltas.items():
+        scan = Scan()
+        for path, node in self._nodes.items():
+            known = manifest.entries.get(path)
+            if path == ROOT or (known is not None and known.hidden is not None and node.size_bytes == 0):
+                continue
             if in_git(path):
-                (scan.git.discard if node is None else scan.git.add)(path)
-            elif node is None:
-                scan.entries.pop(path, None)
-            elif not (node.kind is Kind.FILE and node.size_bytes == 0 and node.inode in masks):
-                scan.entries[path] = self._entry(path, node, manifest.entries.get(path))
-        scan.git_differs = self._deltas.__contains__
+                scan.git.add(path)
+            elif known is not None or not self._is_mask(node):
+                scan.entries[path] = self._entry(path, node, known)
+        scan.git_differs = lambda path: self._differs(path, manifest.entries.get(path))
         return scan
 
+    def _is_mask(self, node: Node) -> bool:
+        return (node.inode, node.size_bytes, node.mtime_ns, node.ctime_ns) in self._mask_stamps
+
     def _entry(self, path: str, node: Node, known: Entry | None) -> Entry:
-        mode = node.mode & 0o777
         if node.kind is Kind.LINK:
             target = node.target or ""
             return Entry(node.kind, link_digest(target), size_bytes=len(target), target=target)
         if node.kind is not Kind.FILE:
-            return Entry(node.kind, mode=mode)
-        sha256 = node.sha256 or self._base_sha256(path, known)
-        return Entry(node.kind, sha256, mode, node.size_bytes)
+            return Entry(node.kind, mode=node.mode & 0o777)
+        sha256 = node.sha256 or self._bases.get(path)
+        if not sha256 and known is not None:
+            # Never changed, so it is what the manifest says, unless that has moved on with an apply.
+            sha256 = known.sha256 if known.size_bytes == node.size_bytes else NOT_KEPT
+        return Entry(node.kind, sha256, node.mode & 0o777, node.size_bytes)
 
-    def _base_sha256(self, path: str, known: Entry | None) -> str | None:
-        return self._last.bases.get(path) or (known.sha256 if known is not None else None)
+    def _differs(self, path: str, known: Entry | None) -> bool:
+        """Whether a path is another than the manifest says, as far as can be told without reading it."""
+        node = self._nodes.get(path)
+        if node is None or known is None or node.kind is not known.kind:
+            return not (node is None and known is None)
+        if node.kind is Kind.LINK:
+            return node.target != known.target
+        if node.kind is not Kind.FILE:
+            return False
+        sha256 = node.sha256 or self._bases.get(path)
+        if not sha256:
+            return node.size_bytes != known.size_bytes
+        return sha256 != known.sha256
 
     def before(self, manifest: Manifest, host: Tree, *, seen_through: bool) -> Manifest:
         """The manifest with digests for all that changed.
@@ -95,9 +128,11 @@ class StoredSource:
                 changes are taken over, for they are none of the session's.
         """
         entries = dict(manifest.entries)
-        for path, node in self._deltas.items():
-            known = entries.get(path)
-            if in_git(path) or (known is not None and known.hidden is not None):
+        for path in sorted(self._nodes.keys() | entries.keys()):
+            known, node = entries.get(path), self._nodes.get(path)
+            if path == ROOT or in_git(path) or (known is not None and known.hidden is not None):
+                continue
+            if not self._differs(path, known):
                 continue
             if seen_through and self._is_theirs(path, node, known, host):
                 if node is None:
@@ -105,7 +140,7 @@ class StoredSource:
                 else:
                     entries[path] = self._entry(path, node, known)
             elif known is not None and known.kind is Kind.FILE and known.sha256 is None:
-                sha256 = self._last.bases.get(path)
+                sha256 = self._bases.get(path)
                 entries[path] = replace(known, sha256=sha256) if sha256 else original(host, path, known)
         return Manifest(entries, manifest.finished_ns)
 
@@ -132,7 +167,7 @@ class StoredSource:
     @contextmanager
     def open(self, path: str, entry: Entry) -> Iterator[int]:
         """See `Source.open`."""
-        if entry.sha256 is None:
+        if entry.sha256 in (None, NOT_KEPT):
             raise ContentError("its content was not kept")
         if not self._store.has(entry.sha256) and self._spare is not None:
             with self._spare.open(path, entry) as fd:

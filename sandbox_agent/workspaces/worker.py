@@ -120,7 +120,7 @@ class Worker:
                         place.rmdir()
                     else:
                         place.unlink()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             pass  # it, or the folder it was in, is gone already
         self._drop_folders(difference.path)
 
@@ -131,7 +131,7 @@ class Worker:
             try:
                 with self._host.at(folder) as place:
                     place.rmdir()
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 pass
             except OSError as error:
                 if error.errno in (errno.ENOTEMPTY, errno.EEXIST):

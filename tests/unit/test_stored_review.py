@@ -1,0 +1,179 @@
+"""A review from the last checkpoint: the same as one of the tree, without opening the tree."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from pathlib import Path
+
+import pytest
+from workspace_trees import FOLDER, Link, Program, Shape, gist, grow, kinds, started
+
+from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.copy import CopyWorkspace
+from sandbox_agent.workspaces.manifest import Manifest
+from sandbox_agent.workspaces.opening import reopen
+from sandbox_agent.workspaces.record import MANIFEST_NAME, Record
+from sandbox_agent.workspaces.snapshot import Node, snapshot_of
+from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Step, Steps
+from sandbox_agent.workspaces.stored import end_at, go_on
+
+_KINDS = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.DIRECTORY, stat.S_IFLNK: Kind.LINK}
+
+
+def checkpoint(workspace: CopyWorkspace, *, lost: str = "") -> None:
+    """What a last checkpoint leaves: contents that changed are stored, the others are the base's."""
+    state = workspace.source.parent
+    steps, manifest = Steps(state / CHECKPOINTS_NAME), Manifest.load(state / MANIFEST_NAME)
+    nodes = {}
+    for folder, folders, files in os.walk(workspace.source):
+        for name in folders + files:
+            path = Path(folder, name)
+            key, info = str(path.relative_to(workspace.source)), path.lstat()
+            kind = _KINDS.get(stat.S_IFMT(info.st_mode), Kind.OTHER)
+            sha256 = steps.store.put(path.read_bytes()) if kind is Kind.FILE and key != lost else None
+            known = manifest.entries.get(key)
+            sha256 = None if known is not None and known.sha256 == sha256 else sha256
+            target = os.readlink(path) if kind is Kind.LINK else None
+            size = info.st_size if kind is Kind.FILE else 0
+            nodes[key] = Node(
+                kind, stat.S_IMODE(info.st_mode), size, sha256 or ("0" * 64 if key == lost else None), target
+            )
+    snapshot = snapshot_of(nodes)
+    token = Record.load(state).token
+    steps.write(Step(0, "base", snapshot.tree_sha256, time.time(), token), snapshot.nodes)
+    end_at(state, 0)
+
+
+BEFORE: Shape = {
+    "m": b"1\n",
+    "d": b"1",
+    "x": b"1",
+    "t": b"1",
+    "l": Link("a"),
+    "gone/sub": FOLDER,
+    "same": b"s",
+    "keep/e": FOLDER,
+    "bin": b"\0\1",
+    ".git/config": b"[core]\n",
+    ".git/HEAD": b"ref: refs/heads/main\n",
+    ".git/refs/heads/main": b"0" * 40,
+}
+AFTER: Shape = {
+    "m": b"2\n",
+    "a/b": b"new",
+    "empty/er": FOLDER,
+    "t/inner": b"",
+    "l": Link("b"),
+    "bin": b"\0\2",
+    "run": Program(b"#!/bin/sh\n"),
+    "\nodd\udcff": b"o",
+    ".git/refs/heads/main": b"1" * 40,
+    ".git/hooks/pre-push": Program(b"x"),
+    "F/HEAD": b"",
+    "F/objects/o": b"",
+    "F/refs/r": b"",
+}
+
+
+def worked(tmp_path: Path) -> CopyWorkspace:
+    """A copy of BEFORE in which AFTER, deletions and an executable bit were made."""
+    workspace = started(tmp_path, BEFORE)
+    for name in ("d", "t", "l"):
+        (workspace.source / name).unlink()
+    shutil.rmtree(workspace.source / "gone")
+    grow(workspace.source, AFTER)
+    (workspace.source / "x").chmod(0o755)
+    return workspace
+
+
+def test_it_says_the_same_as_a_review_of_the_tree(tmp_path: Path) -> None:
+    """Kinds, digests, diffs, dangers and notes; with the tree gone."""
+    workspace = worked(tmp_path)
+    changes, notes, commits = workspace.changes(), workspace.notes, workspace.commits
+    checkpoint(workspace)
+    for name in os.listdir(workspace.source):
+        path = workspace.source / name
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    stored = reopen(tmp_path / "state")
+
+    assert stored.changes() == changes
+    assert stored.notes == notes
+    assert stored.commits == commits == (".git",)
+
+
+def test_it_is_applied_from_the_store(tmp_path: Path) -> None:
+    """Whatever became of the tree since; afterwards nothing is left to show."""
+    workspace = worked(tmp_path)
+    checkpoint(workspace)
+    expected = {path: what for path, what in gist(workspace.source).items() if not path.startswith(".git")}
+    grow(workspace.source, {"m": b"evil\n", "run": Program(b"evil")})
+    stored = reopen(tmp_path / "state")
+    everything = [change.path for change in stored.changes()]
+    outcome = stored.apply(everything)
+
+    assert (outcome.conflicts, outcome.unapplied) == ({}, ())
+    assert {p: what for p, what in gist(workspace.host).items() if not p.startswith(".git")} == expected
+    assert reopen(tmp_path / "state").changes() == ()
+
+
+def test_a_file_that_changed_in_the_folder_still_has_its_diff(tmp_path: Path) -> None:
+    """The start's content is known when a checkpoint kept it, and applying is a conflict all the same."""
+    workspace = started(tmp_path, {"f": b"one\n"})
+    grow(workspace.source, {"f": b"two\n"})
+    checkpoint(workspace)
+    Steps(tmp_path / "state" / CHECKPOINTS_NAME).store.put(b"one\n")
+    grow(workspace.host, {"f": b"mine\n"})
+    stored = reopen(tmp_path / "state")
+
+    assert "-one\n+two\n" in (stored.changes()[0].diff or "")
+    assert stored.apply().conflicts == {"f": "was changed here meanwhile"}
+    assert (workspace.host / "f").read_bytes() == b"mine\n"
+
+
+def test_a_content_that_was_not_kept_comes_from_the_copy_or_is_a_conflict(tmp_path: Path) -> None:
+    """Too large for a checkpoint: the tree may have it, but only if it is what was seen."""
+    workspace = started(tmp_path, {})
+    grow(workspace.source, {"big": b"b", "small": b"s"})
+    checkpoint(workspace, lost="big")
+    outcome = reopen(tmp_path / "state").apply()
+
+    assert outcome.applied == ("small",)
+    assert outcome.conflicts == {"big": "was changed in the copy after it was shown"}
+
+
+def test_a_damaged_content_is_a_conflict(tmp_path: Path) -> None:
+    """What is in the store is checked before it goes anywhere."""
+    workspace = started(tmp_path, {})
+    grow(workspace.source, {"f": b"good"})
+    checkpoint(workspace)
+    [path] = (tmp_path / "state" / CHECKPOINTS_NAME / "store").glob("*/*")
+    path.write_bytes(b"evil")
+    outcome = reopen(tmp_path / "state").apply()
+
+    assert list(outcome.conflicts) == ["f"]
+    assert os.listdir(workspace.host) == []
+
+
+def test_work_that_goes_on_is_reviewed_from_the_tree_again(tmp_path: Path) -> None:
+    """Until its next last checkpoint."""
+    workspace = started(tmp_path, {})
+    grow(workspace.source, {"f": b"1"})
+    checkpoint(workspace)
+    grow(workspace.source, {"g": b"2"})
+
+    assert kinds(reopen(tmp_path / "state").changes()) == {"f": "added"}
+    go_on(tmp_path / "state")
+    assert kinds(reopen(tmp_path / "state").changes()) == {"f": "added", "g": "added"}
+
+
+def test_a_damaged_mark_is_one_line(tmp_path: Path) -> None:
+    """It is not taken for "no checkpoint"."""
+    workspace = started(tmp_path, {})
+    (tmp_path / "state" / "last-step.json").write_text("{}")
+
+    with pytest.raises(WorkspaceError, match=r"last-step\.json: cannot be used"):
+        workspace.changes()
