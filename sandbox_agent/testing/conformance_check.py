@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -64,9 +65,8 @@ async def make(sandbox: Sandbox, *argv: str) -> None:
 
 
 async def folder(sandbox: Sandbox, name: str) -> str:
-    """An empty folder of this check's own in the workspace."""
-    path = f"/workspace/conformance/{name}"
-    await make(sandbox, "rm", "-rf", path)
+    """A new folder of this check's own in the workspace."""
+    path = f"/workspace/conformance/{name}-{secrets.token_hex(4)}"
     await make(sandbox, "mkdir", "-p", path)
     return path
 

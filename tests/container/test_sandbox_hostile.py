@@ -1,7 +1,7 @@
 """The conformance suite once more, while a process of the tools' uid kills, floods and races every start of the runner.
 
-What must hold: each call is right, or ends with the error that says that its runner (or the keeper of the call) was
-killed. Never another result, never a hang, and never a way into the runner.
+What must hold: each call is right, or ends as one whose runner, keeper or command was killed (exit code 137, or the
+error of the file verbs). Never another result, never a hang, and never a way into the runner.
 """
 
 from __future__ import annotations
