@@ -6,12 +6,16 @@ import json
 import os
 import shutil
 import socket
+import tomllib
+from importlib import resources
 from pathlib import Path
 
 import pytest
 from workspace_trees import FOLDER, Link, Program, grow, kinds, picture, started
 
+from sandbox_agent import workspaces
 from sandbox_agent.workspaces.base import Change, Kind
+from sandbox_agent.workspaces.danger import danger_of
 from sandbox_agent.workspaces.manifest import Entry, Manifest
 from sandbox_agent.workspaces.review import compare
 from sandbox_agent.workspaces.source import Scan
@@ -129,10 +133,24 @@ def test_what_can_hurt_later_has_a_reason(tmp_path: Path, path: str, data: objec
     assert words in (changes(tmp_path, {}, {path: data})[path].danger or "")
 
 
-@pytest.mark.parametrize("path", ["src/a.py", "README.md", "docs/make.md", "hooks.py", "a.git/x", "package.json.md"])
+ORDINARY = ["src/a.py", "README.md", "docs/make.md", "hooks.py", "a.git/x", "package.json.md", "src/hooks/useTitle.ts"]
+
+
+@pytest.mark.parametrize("path", ORDINARY)
 def test_ordinary_files_have_none(tmp_path: Path, path: str) -> None:
     """A list that names everything would be read by nobody."""
     assert changes(tmp_path, {}, {path: b"x"})[path].danger is None
+
+
+def test_every_name_on_the_list_is_found() -> None:
+    """Anywhere, and however it is written: some file systems fold case."""
+    text = resources.files(workspaces).joinpath("danger.toml").read_text()
+    for rule in tomllib.loads(text)["rule"]:
+        for pattern in rule["paths"]:
+            name = pattern.replace("*", "x") + ("inner" if pattern.endswith("/") else "")
+            for path in (name, f"sub/{name.upper()}"):
+                found = danger_of(path, None, Entry(Kind.FILE), bare_repository=False)
+                assert rule["reason"] in (found or ""), path
 
 
 def test_a_hidden_bare_repository_is_named(tmp_path: Path) -> None:
