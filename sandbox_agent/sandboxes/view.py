@@ -7,6 +7,7 @@ root (/proc/PID/root). The container goes at once; the folder stays readable thr
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import docker.errors
@@ -21,6 +22,8 @@ from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, LABEL_VERS
 from sandbox_agent.sandboxes.spec import DEFAULT_IMAGE
 from sandbox_agent.sandboxes.volumes import overlay_name, overlay_volume
 from sandbox_agent.types import WORKSPACE_MOUNT, OverlayMount
+
+SETTLE_S = 5.0
 
 
 def open_view(endpoint: Endpoint, session_id: str, mount: OverlayMount, uid: int, gid: int) -> int:
@@ -46,7 +49,7 @@ def open_view(endpoint: Endpoint, session_id: str, mount: OverlayMount, uid: int
         container = made["Id"]
         control.start(container)
         pid = int(control.inspect_container(container)["State"]["Pid"])
-        return os.open(f"/proc/{pid}/root{WORKSPACE_MOUNT}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return _open_root(pid)
     except docker.errors.ImageNotFound as exc:
         raise SandboxUnavailableError(f"the image {DEFAULT_IMAGE} is missing; build it with `make setup`") from exc
     except docker.errors.APIError as exc:
@@ -58,6 +61,18 @@ def open_view(endpoint: Endpoint, session_id: str, mount: OverlayMount, uid: int
     finally:
         _remove(engine, container, volume)
         engine.close()
+
+
+def _open_root(pid: int) -> int:
+    """The engine says "started" while the process may still be its own helper, which nobody may look into."""
+    deadline_s = time.monotonic() + SETTLE_S
+    while True:
+        try:
+            return os.open(f"/proc/{pid}/root{WORKSPACE_MOUNT}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except PermissionError:
+            if time.monotonic() > deadline_s:
+                raise
+        time.sleep(0.005)
 
 
 def _remove(engine: Engine, container: str | None, volume: str) -> None:

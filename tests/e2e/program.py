@@ -61,6 +61,10 @@ class Program:
                 env[name] = value
         return env
 
+    def command(self) -> list[str]:
+        """The program and its first arguments."""
+        return COMMAND
+
     def start_at_terminal(self, tty: int, *arguments: str) -> subprocess.Popen[bytes]:
         """Start with the terminal as its controlling one, so that Ctrl-C typed there is a signal."""
         take = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
@@ -77,7 +81,7 @@ class Program:
     def call(self, *arguments: str, stdin: int | None = subprocess.DEVNULL, **env: str | None) -> Ended:
         """Run to the end."""
         done = subprocess.run(
-            [*COMMAND, *arguments],
+            [*self.command(), *arguments],
             stdin=stdin,
             capture_output=True,
             env=self.environment(**env),
@@ -90,7 +94,7 @@ class Program:
     def start(self, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
         """Start and leave running; stdout and stderr are pipes unless said otherwise."""
         return subprocess.Popen(
-            [*COMMAND, *arguments],
+            [*self.command(), *arguments],
             **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams},
             env=self.environment(),
             cwd=self.folder,
