@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import aiodocker.exceptions
+import aiohttp
 import anyio
 import docker.errors
 
@@ -58,9 +59,9 @@ class RunningContainer:
         """
         try:
             return await open_exec(self._handle, argv, user=self.user, stdin=stdin, **options)
-        except aiodocker.exceptions.DockerError as exc:
+        except (aiodocker.exceptions.DockerError, aiohttp.ClientError, OSError) as exc:
             await self.raise_if_dead()
-            raise SandboxUnavailableError(f"the engine does not start {argv[0]} in the sandbox: {exc.message}") from exc
+            raise SandboxUnavailableError(f"the engine does not start {argv[0]} in the sandbox: {exc}") from exc
 
     async def raise_if_dead(self) -> None:
         """Raises SandboxDiedError, with the reason, if the container does not run."""
@@ -68,6 +69,8 @@ class RunningContainer:
             state = (await self.engine.ask(self.engine.control.inspect_container, self.id))["State"]
         except docker.errors.NotFound as exc:
             raise SandboxDiedError("the sandbox's container has been removed") from exc
+        except docker.errors.APIError as exc:
+            raise SandboxUnavailableError(f"the engine does not say how the sandbox is: {exc.explanation}") from exc
         if not state["Running"]:
             code, oom = int(state["ExitCode"]), bool(state["OOMKilled"])
             reason = "out of memory" if oom else "killed from outside" if code == 137 else "it ended"

@@ -46,16 +46,24 @@ class DockerSandbox:
         self._container_id: str | None = None
         self._volume = overlay_name(spec.session_id) if isinstance(spec.workspace_source, OverlayMount) else ""
         self._verbs: Resident | PerExec | None = None
+        self._reaped = ""
         self._closed = False
         self._closing = anyio.Lock()
 
     async def start(self) -> SandboxInfo:
         """See `Sandbox.start`. What a dead owner left on the engine is removed at the same time."""
+        try:
+            return await self._start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _start(self) -> SandboxInfo:
         engine = self._engine = await reach(self.endpoint)
         image = await find_image(engine, self.spec.image)
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(reap_dead, engine)
+                group.start_soon(self._reap, engine)
                 await self._create(engine, image)
         except* (SandboxStartError, SandboxUnavailableError) as group_error:
             raise group_error.exceptions[0] from None
@@ -134,6 +142,13 @@ class DockerSandbox:
             raise SandboxDiedError("the sandbox is closed" if self._closed else "the sandbox has not been started")
         return self._verbs
 
+    async def _reap(self, engine: Engine) -> None:
+        """What cannot be removed must not keep this session from starting; it is told instead."""
+        try:
+            self._reaped = ", ".join(await reap_dead(engine))
+        except docker.errors.APIError as exc:
+            self._reaped = f"failed: {exc.explanation}"
+
     async def _create(self, engine: Engine, image: Image) -> None:
         """Create and start; once more without the limit on descriptors where the engine may not set that."""
         nofile = await anyio.to_thread.run_sync(allowed_nofile, self.endpoint)
@@ -191,7 +206,7 @@ class DockerSandbox:
             f"{spec.runtime or 'default runtime'}, seccomp {seccomp}, no capabilities, read-only root, no network, "
             f"uid {spec.uid}"
         )
-        details = {"endpoint": str(self.endpoint), "image_id": image.id, "transport": about}
+        details = {"endpoint": str(self.endpoint), "image_id": image.id, "transport": about, "reaped": self._reaped}
         return SandboxInfo(self._container_id or "", image.name, isolation, transport, spec.uid, spec.gid, details)
 
     async def _remove(self, engine: Engine) -> None:

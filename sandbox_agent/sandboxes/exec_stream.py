@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import aiodocker
+import aiodocker.exceptions
 import aiohttp
 import anyio
 
@@ -57,7 +58,10 @@ class ExecStream:
 
     async def exit_code(self) -> int | None:
         """After the end; None where the engine does not know (yet)."""
-        fields = await self._execution.inspect()
+        try:
+            fields = await self._execution.inspect()
+        except aiodocker.exceptions.DockerError:
+            return None  # the exec went with its container
         code = fields.get("ExitCode")
         return code if isinstance(code, int) else None
 
