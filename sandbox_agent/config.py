@@ -24,7 +24,7 @@ class RunConfig:
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     image: str | None = None
-    workspace_mode: str = "copy"
+    workspace_mode: str = "auto"
     """`auto` (overlay where it works, else copy), `overlay`, `copy` or `bind`."""
     max_turns: int | None = None
     timeout_s: float | None = None

@@ -56,9 +56,9 @@ Exit codes: 0 done, 1 the task failed, 2 usage or configuration, 3 done but perm
 @click.option(
     "--workspace-mode",
     type=click.Choice(["auto", "overlay", "copy", "bind"]),
-    default="copy",
+    default="auto",
     show_default=True,
-    help="overlay, copy: the folder is changed only by what you apply after a review. bind: change it directly.",
+    help="overlay, copy: your folder gets only what you apply. bind: change it directly. auto: overlay, else copy.",
 )
 @click.option(
     "--apply",

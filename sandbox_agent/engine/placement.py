@@ -70,7 +70,7 @@ class Placement:
     def line(self) -> str:
         """For the person, at the start and from `doctor`."""
         if self.mode == "overlay":
-            return "workspace mode overlay: the folder is read through, and every change goes to a layer beside it"
+            return "workspace mode overlay: tried, and it works here"
         where = " in a volume of the engine" if self.in_volume else ""
         return f"workspace mode {self.mode}{where}" + (f", no overlay: {self.why}" if self.why else "")
 

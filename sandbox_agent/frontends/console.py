@@ -120,7 +120,11 @@ class ConsoleView:
             f"sandbox-agent {sanitise(event.version)}  session {sanitise(event.session_id)}", style="bold"
         )
         self._in_place = event.workspace_mode == "bind"
-        meaning = {"copy": "worked on as a copy, changed only when you apply", "bind": "changed directly"}
+        meaning = {
+            "overlay": "worked on through an overlay, changed only when you apply",
+            "copy": "worked on as a copy, changed only when you apply",
+            "bind": "changed directly",
+        }
         self._fact("folder", f"{event.workspace} ({meaning.get(event.workspace_mode, event.workspace_mode)})")
         self._fact("model", event.model)
         self._fact("policy", f"{event.policy}, mode {event.mode}")

@@ -7,7 +7,20 @@ from program import Program, containers_of
 
 pytestmark = pytest.mark.docker
 
-NAMES = ["key", "state", "policy", "engine", "users", "seccomp", "cgroup", "image", "sandbox", "isolation", "transport"]
+NAMES = [
+    "key",
+    "state",
+    "policy",
+    "engine",
+    "users",
+    "seccomp",
+    "cgroup",
+    "image",
+    "sandbox",
+    "isolation",
+    "transport",
+    "workspace",
+]
 
 
 def test_doctor_tries_a_container_and_says_how_it_is_isolated(program: Program) -> None:
