@@ -64,6 +64,11 @@ class TapeWriter:
         if size and not _ends_with_newline(path, size):
             os.write(self._fd, b"\n")
 
+    @property
+    def last_seq(self) -> int:
+        """The number of the last entry, -1 before the first."""
+        return self._seq - 1
+
     def append(self, event: Event) -> Entry:
         """Write one event; returns it with its place. Events that are not `recorded` must not come here."""
         entry = Entry(self._seq, self._clock(), self._head, event)

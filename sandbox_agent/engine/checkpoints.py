@@ -18,16 +18,18 @@ import anyio
 from sandbox_agent.engine.channel import HandsLostError, NoHandsError, retried
 from sandbox_agent.engine.hands import Hands
 from sandbox_agent.engine.restoring import NotRestoredError, adopt, restore
+from sandbox_agent.engine.stepbook import StepBook
 from sandbox_agent.engine.taking import Limits, Taker
-from sandbox_agent.engine.told import events_of, shown
+from sandbox_agent.engine.told import shown
 from sandbox_agent.errors import SandboxError, WorkspaceError
-from sandbox_agent.events import Event, Notice
+from sandbox_agent.events import Event
 from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.workspaces.base import Workspace
 from sandbox_agent.workspaces.basefiles import BaseFiles
 from sandbox_agent.workspaces.record import Record
-from sandbox_agent.workspaces.snapshot import Delta, diff
+from sandbox_agent.workspaces.snapshot import diff
 from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Loaded, Step, Steps
+from sandbox_agent.workspaces.stored import go_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,45 +65,51 @@ class Checkpoints:
             limits: None are the usual ones.
         """
         self.steps = Steps(state_dir / CHECKPOINTS_NAME)
+        self._book = StepBook(self.steps, emit)
         self._sandbox = sandbox
         self._workspace = workspace
         self._state_dir = state_dir
-        self._emit = emit
         self._last_seq = last_seq
         self._limits = limits or Limits()
         self._lock = anyio.Lock()
         self._pending = 1  # `begin` is the first to be waited for
         self._idle = anyio.Event()
         self._taker: Taker | None = None
-        self._token = ""
-        self._current: Step | None = None
+        self._seen_all = False
+        self._over = False
 
-    async def begin(self, recorded: int = -1) -> None:
+    async def begin(self, *, after_seq: int = -1, recorded: int = -1) -> None:
         """Take the base, or go on where an earlier process was. A failure is told, and there are no checkpoints then.
 
         Args:
-            recorded: the last step of which the session's record has the event.
+            after_seq: the last entry of the session's record that belongs to what there is now.
+            recorded: the last step of which the record has the event.
         """
+        go_on(self._state_dir)
         try:
             async with self._lock, self._telling("there are no checkpoints in this run, and no undo"):
-                await self._begin(recorded)
+                await self._begin(after_seq, recorded)
         finally:
             self._settle()
 
-    def expect(self) -> None:
-        """A `take` is going to follow: from now on, whatever writes waits for it."""
+    def expect(self) -> int:
+        """A `take` is going to follow: from now on, whatever writes waits for it. Returns what to give to that."""
         if not self._pending:
             self._idle = anyio.Event()
         self._pending += 1
+        return self._last_seq()
 
-    async def take(self, call_ids: Sequence[str]) -> None:
-        """Take the step after these calls, if anything changed. Goes with one `expect`."""
-        after_seq = self._last_seq()
+    async def take(self, call_ids: Sequence[str], after_seq: int) -> None:
+        """Take the step after these calls, if anything changed. Goes with one `expect`, which gives `after_seq`."""
+        self._book.calls += call_ids
         try:
             async with self._lock:
-                if self._taker is not None:
+                taker = self._taker
+                if taker is not None:
+                    self._seen_all = False
                     async with self._telling("what this step changed is part of the next one"):
-                        await retried(lambda: self._step("calls", tuple(call_ids), after_seq))
+                        await retried(lambda: self._book.look(taker, "calls", after_seq))
+                        self._seen_all = True
         finally:
             self._settle()
 
@@ -110,11 +118,28 @@ class Checkpoints:
         if self._pending:
             await self._idle.wait()
 
-    async def undo(self, to: int | None = None) -> Reached:
+    async def finish(self) -> int | None:
+        """The session's work is over: what it did since the last step becomes one.
+
+        Before `begin` has ended nothing can have been changed, and there is nothing to wait for.
+
+        Returns:
+            The step that has all it did; None if there is no such.
+        """
+        self._over = True
+        if self._taker is None:
+            return None
+        await self.settled()
+        await self.take((), self.expect())
+        last = self._book.current
+        return last.number if last is not None and self._seen_all else None
+
+    async def undo(self, to: int | None = None, *, rewind: bool = False) -> Reached:
         """End every process of the tools and bring the tree back to a step; what stood before becomes a step, too.
 
         Args:
             to: the step; None is the one before.
+            rewind: whether the conversation goes back, too (which is for the caller to record).
 
         Raises:
             WorkspaceError: there is no such step, its content is not all there (nothing was touched then), or the tree
@@ -122,15 +147,16 @@ class Checkpoints:
             SandboxError: the sandbox ended.
         """
         async with self._lock:
-            if self._taker is None or self._current is None:
+            taker = self._taker
+            if taker is None or self._book.current is None:
                 raise WorkspaceError("this session has no checkpoints")
             await self._sandbox.end_all()
-            await self._taker.hands.aclose()
+            await taker.hands.aclose()
             try:
-                await retried(lambda: self._step("undo", (), self._last_seq()))
-                wanted = self._current.position - 1 if to is None else to
-                loaded = await anyio.to_thread.run_sync(self.reachable, max(wanted, self.first()) if to is None else to)
-                return await self._restore(self._taker, loaded)
+                await retried(lambda: self._book.look(taker, "undo", self._last_seq()))
+                wanted = max(self._book.current.position - 1, self.first()) if to is None else to
+                loaded = await anyio.to_thread.run_sync(self.reachable, wanted)
+                return await self._restore(taker, loaded, rewind=rewind)
             except (HandsLostError, NoHandsError) as error:
                 raise WorkspaceError(f"{error}; run undo again") from error
 
@@ -141,36 +167,38 @@ class Checkpoints:
             WorkspaceError: there is none, or it is of a workspace that is gone.
         """
         loaded = self.steps.load(number)
-        if loaded.step.workspace != self._token:
+        if loaded.step.workspace != self._book.token:
             gone = "is of a copy of the folder that was applied or discarded since"
             raise WorkspaceError(f"step {number} {gone}; this one begins with step {self.first()}")
         return loaded
 
     def first(self) -> int:
         """The first step that one can go back to."""
-        return next(step.number for step in self.steps.headers() if step.workspace == self._token)
+        return next(step.number for step in self.steps.headers() if step.workspace == self._book.token)
 
     async def aclose(self) -> None:
         """End the process in the container."""
         if self._taker is not None:
             await self._taker.hands.aclose()
 
-    async def _begin(self, recorded: int) -> None:
-        self._token = (await anyio.to_thread.run_sync(Record.load, self._state_dir)).token
+    async def _begin(self, after_seq: int, recorded: int) -> None:
+        self._book.token = (await anyio.to_thread.run_sync(Record.load, self._state_dir)).token
         self.steps.sweep()
         self._limits.used_bytes = await anyio.to_thread.run_sync(self.steps.store.size_bytes)
-        mine = [step for step in await anyio.to_thread.run_sync(self.steps.headers) if step.workspace == self._token]
+        mine = [
+            step for step in await anyio.to_thread.run_sync(self.steps.headers) if step.workspace == self._book.token
+        ]
         taken_ns = int(mine[0].time_unix_s * 1e9) if mine else time.time_ns()
         base = BaseFiles(self._workspace.host, self._state_dir, taken_ns)
         taker = Taker(Hands(self._sandbox), self.steps.store, base, uid=self._workspace.owner.uid, limits=self._limits)
         if mine:
-            await self._go_on(taker, mine, recorded)
+            await self._go_on(taker, mine, after_seq, recorded)
         else:
-            await self._start(taker)
+            await self._start(taker, after_seq)
         self._taker = taker
         await taker.hands.ready()  # so that the next checkpoint need not wait for a Python to start
 
-    async def _start(self, taker: Taker) -> None:
+    async def _start(self, taker: Taker, after_seq: int) -> None:
         """The first step of a workspace: the tree as it is, or for a fork as it is to be."""
         started_s = time.monotonic()
         await retried(taker.begin)
@@ -179,14 +207,14 @@ class Checkpoints:
         wanted = await anyio.to_thread.run_sync(self.steps.wanted)
         if wanted is not None:
             await self._become(taker, wanted)
-        step = await self._write(taker, "base" if wanted is None else "fork", (), self._last_seq())
+        step = await self._book.write(taker, "base" if wanted is None else "fork", after_seq)
         await anyio.to_thread.run_sync(self.steps.fulfilled)
-        self._tell(step, [], started_s)
+        self._book.tell(step, [], started_s)
 
     async def _become(self, taker: Taker, wanted: Loaded) -> None:
         adopted = adopt(wanted, taker.snapshot, self.steps.store.has)
         if adopted.theirs:
-            self._warn(f"changed in your folder since, and taken as it is now: {shown(adopted.theirs)}")
+            self._book.warn(f"changed in your folder since, and taken as it is now: {shown(adopted.theirs)}")
 
         async def bring() -> None:
             await taker.look()
@@ -194,43 +222,38 @@ class Checkpoints:
 
         await retried(bring)
 
-    async def _go_on(self, taker: Taker, mine: Sequence[Step], recorded: int) -> None:
+    async def _go_on(self, taker: Taker, mine: Sequence[Step], after_seq: int, recorded: int) -> None:
         """What an earlier process left: a step without its event, an interrupted restore, changes of a killed run."""
         loaded = await anyio.to_thread.run_sync(self.steps.load, mine[-1].number)
         taker.resume(loaded.snapshot, loaded.bases)
-        self._current = mine[-1]
+        self._book.current = mine[-1]
         for step in mine:
             if step.number > recorded:
-                await self._tell_late(step)
+                await self._book.tell_late(step)
         restoring = await anyio.to_thread.run_sync(self.steps.restoring)
         if restoring is None:
-            self._taker = taker
-            await retried(lambda: self._step("start", (), self._last_seq()))
+            await retried(lambda: self._book.look(taker, "start", after_seq))
             return
-        self._warn(f"an undo to step {restoring} was interrupted and is done again now")
+        self._book.warn(f"an undo to step {restoring} was interrupted and is done again now")
         target = await anyio.to_thread.run_sync(self.reachable, restoring)
         await retried(taker.look)
         try:
             await self._restore(taker, target)
         except WorkspaceError as error:
-            self._warn(str(error))
+            self._book.warn(str(error))
 
-    async def _tell_late(self, step: Step) -> None:
-        now = await anyio.to_thread.run_sync(self.steps.load, step.number)
-        before = None if step.whole else await anyio.to_thread.run_sync(self.steps.load, step.number - 1)
-        self._tell(step, diff(before.snapshot, now.snapshot) if before is not None else [], time.monotonic())
-
-    async def _restore(self, taker: Taker, target: Loaded) -> Reached:
+    async def _restore(self, taker: Taker, target: Loaded, *, rewind: bool = False) -> Reached:
         """Bring a step back, from what `taker` has just seen; whatever comes of it becomes a step."""
-        started_s, before, after_seq = time.monotonic(), taker.snapshot, self._last_seq()
+        started_s, before = time.monotonic(), taker.snapshot
+        after_seq = target.step.after_seq if rewind else self._last_seq()
 
         def begun() -> None:
             self.steps.begin_restore(target.step.number)
 
         async def conclude(restored: int | None) -> Step:
-            step = await self._write(taker, "undo", (), after_seq, restored=restored)
+            step = await self._book.write(taker, "undo", after_seq, restored=restored)
             await anyio.to_thread.run_sync(self.steps.end_restore)
-            self._tell(step, diff(before, taker.snapshot), started_s)
+            self._book.tell(step, diff(before, taker.snapshot), started_s)
             return step
 
         try:
@@ -242,54 +265,14 @@ class Checkpoints:
             raise
         return Reached(target.step, await conclude(target.step.position), tuple(impossible))
 
-    async def _step(self, origin: str, call_ids: tuple[str, ...], after_seq: int) -> None:
-        """Look, and make a step of what changed."""
-        assert self._taker is not None
-        taker, started_s = self._taker, time.monotonic()
-        deltas = await taker.look()
-        if taker.skipped:
-            self._warn(f"{taker.skipped} entries nested too deep or with too long a name are in no checkpoint")
-        if deltas:
-            self._tell(await self._write(taker, origin, call_ids, after_seq), deltas, started_s)
-
-    async def _write(
-        self, taker: Taker, origin: str, call_ids: tuple[str, ...], after_seq: int, *, restored: int | None = None
-    ) -> Step:
-        number = await anyio.to_thread.run_sync(self.steps.next_number)
-        tree = taker.snapshot
-        step = Step(
-            number,
-            origin,
-            tree.tree_sha256,
-            time.time(),
-            workspace=self._token,
-            after_seq=after_seq,
-            call_ids=call_ids,
-            restored=restored,
-            bases=dict(taker.learned),
-        )
-        nodes = tree.nodes if step.whole else {path: tree.nodes[path] for path in taker.touched & tree.nodes.keys()}
-        removed = () if step.whole else sorted(taker.touched - tree.nodes.keys())
-        await anyio.to_thread.run_sync(self.steps.write, step, nodes, removed)
-        taker.touched.clear()
-        taker.learned.clear()
-        self._current = step
-        return step
-
-    def _tell(self, step: Step, deltas: Sequence[Delta], started_s: float) -> None:
-        for event in events_of(step, deltas, time.monotonic() - started_s):
-            self._emit(event)
-
-    def _warn(self, text: str) -> None:
-        self._emit(Notice(level="warning", text=text))
-
     @asynccontextmanager
     async def _telling(self, consequence: str) -> AsyncIterator[None]:
         """A failure in here is told to the person, and ends nothing."""
         try:
             yield
         except (HandsLostError, NoHandsError, WorkspaceError, OSError) as error:
-            self._warn(f"no checkpoint: {error}; {consequence}")
+            if self._taker is not None or not self._over:  # else the run ended before there was anything to take
+                self._book.warn(f"no checkpoint: {error}; {consequence}")
         except SandboxError:
             pass  # the run hears of it by itself, and says more about it
 

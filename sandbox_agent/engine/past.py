@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox_agent.engine import history
 from sandbox_agent.errors import ConfigError
-from sandbox_agent.events import AssistantMessage, Event, SessionStarted, ToolFinished, ToolResultsMessage
-from sandbox_agent.tape import Tape, read_tape
+from sandbox_agent.events import (
+    AssistantMessage,
+    CheckpointTaken,
+    ConversationRewound,
+    Event,
+    SessionStarted,
+    ToolFinished,
+    ToolResultsMessage,
+)
+from sandbox_agent.tape import Entry, Tape, read_tape
 from sandbox_agent.types import JsonObject, ToolResult
 
 EVENTS_FILE = "events.jsonl"
@@ -19,12 +27,17 @@ _ID = re.compile(r"[a-z0-9]{16,64}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """An earlier session. `missing` are results that its last turn lacks; `warning` says what was repaired, or None."""
+    """An earlier session.
+
+    `missing` are results that its last turn lacks; `warning` says what was repaired, or None. `last_step` is the last
+    checkpoint that it tells of, -1 if there is none.
+    """
 
     session_id: str
     messages: list[JsonObject]
     missing: tuple[JsonObject, ...]
     warning: str | None
+    last_step: int = -1
 
 
 def session_ids(sessions: Path) -> list[str]:
@@ -52,12 +65,30 @@ def load_past(sessions: Path, wanted: str, workspace: Path) -> Past:
     """
     session_id = _find(sessions, wanted, workspace)
     tape = read_tape(sessions / session_id / EVENTS_FILE)
-    events = [entry.event for entry in tape.entries]
+    events = [entry.event for entry in conversation_entries(tape.entries)]
     missing = _missing_results(events)
     if missing:
         events.append(ToolResultsMessage(content=missing))
     repaired = history.repair(history.fold(events))
-    return Past(session_id, repaired.messages, missing, _warning(tape, len(missing), repaired.changes))
+    warning = _warning(tape, len(missing), repaired.changes)
+    return Past(session_id, repaired.messages, missing, warning, last_step(tape.entries))
+
+
+def conversation_entries(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries of a record that the conversation still goes by: without what it was rewound past."""
+    kept: list[Entry] = []
+    for entry in entries:
+        if isinstance(entry.event, ConversationRewound):
+            to_seq = entry.event.to_seq
+            kept = [earlier for earlier in kept if earlier.seq <= to_seq]
+        else:
+            kept.append(entry)
+    return kept
+
+
+def last_step(entries: Iterable[Entry]) -> int:
+    """The last checkpoint that a record tells of, -1 if there is none."""
+    return max((entry.event.step for entry in entries if isinstance(entry.event, CheckpointTaken)), default=-1)
 
 
 def _find(sessions: Path, wanted: str, workspace: Path) -> str:

@@ -67,8 +67,7 @@ class CheckpointRig:
     async def take(self, call_id: str = "call") -> CheckpointTaken | None:
         """Take a checkpoint."""
         before = len(self.steps)
-        self.checkpoints.expect()
-        await self.checkpoints.take([call_id])
+        await self.checkpoints.take([call_id], self.checkpoints.expect())
         return self.steps[-1] if len(self.steps) > before else None
 
     @property

@@ -1,0 +1,75 @@
+"""Looks become steps: what changed is written down as one, and told.
+
+One for each session; the checkpoints themselves are in `checkpoints`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import anyio
+
+from sandbox_agent.engine.taking import Taker
+from sandbox_agent.engine.told import events_of
+from sandbox_agent.events import Event, Notice
+from sandbox_agent.workspaces.snapshot import Delta, diff
+from sandbox_agent.workspaces.steps import Step, Steps
+
+
+class StepBook:
+    """The steps of a session as they are written. `current` is the last one, `calls` those that no step names yet.
+
+    `token` is the workspace's, "" before it is known.
+    """
+
+    def __init__(self, steps: Steps, emit: Callable[[Event], None]) -> None:
+        self.steps = steps
+        self.token = ""
+        self.current: Step | None = None
+        self.calls: list[str] = []
+        self._emit = emit
+
+    async def look(self, taker: Taker, origin: str, after_seq: int) -> None:
+        """Look, and make a step of what changed."""
+        started_s = time.monotonic()
+        deltas = await taker.look()
+        if taker.skipped:
+            self.warn(f"{taker.skipped} entries nested too deep or with too long a name are in no checkpoint")
+        if deltas:
+            self.tell(await self.write(taker, origin, after_seq), deltas, started_s)
+
+    async def write(self, taker: Taker, origin: str, after_seq: int, *, restored: int | None = None) -> Step:
+        number = await anyio.to_thread.run_sync(self.steps.next_number)
+        tree = taker.snapshot
+        step = Step(
+            number,
+            origin,
+            tree.tree_sha256,
+            time.time(),
+            workspace=self.token,
+            after_seq=after_seq,
+            call_ids=tuple(self.calls),
+            restored=restored,
+            bases=dict(taker.learned),
+        )
+        nodes = tree.nodes if step.whole else {path: tree.nodes[path] for path in taker.touched & tree.nodes.keys()}
+        removed = () if step.whole else sorted(taker.touched - tree.nodes.keys())
+        await anyio.to_thread.run_sync(self.steps.write, step, nodes, removed)
+        taker.touched.clear()
+        taker.learned.clear()
+        self.calls.clear()
+        self.current = step
+        return step
+
+    def tell(self, step: Step, deltas: Sequence[Delta], started_s: float) -> None:
+        for event in events_of(step, deltas, time.monotonic() - started_s):
+            self._emit(event)
+
+    def warn(self, text: str) -> None:
+        self._emit(Notice(level="warning", text=text))
+
+    async def tell_late(self, step: Step) -> None:
+        now = await anyio.to_thread.run_sync(self.steps.load, step.number)
+        before = None if step.whole else await anyio.to_thread.run_sync(self.steps.load, step.number - 1)
+        self.tell(step, diff(before.snapshot, now.snapshot) if before is not None else [], time.monotonic())
