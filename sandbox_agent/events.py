@@ -213,12 +213,14 @@ class ConversationRewound(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesApplied(Event):
-    """Which files went to the user's folder, which did not, and why not (path to reason)."""
+    """Which files went to the user's folder, which did not, and why not (path to reason). Of `partial` some hunks went;
+    they are in `unapplied` too."""
 
     type: ClassVar[str] = "changes_applied"
     applied: tuple[str, ...]
     unapplied: tuple[str, ...]
     conflicts: dict[str, str] = field(default_factory=dict)
+    partial: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

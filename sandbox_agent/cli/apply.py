@@ -9,63 +9,91 @@ import click
 
 from sandbox_agent.cli.kept import Kept, apply_kept, open_kept
 from sandbox_agent.errors import ConfigError
-from sandbox_agent.frontends import review, words
+from sandbox_agent.frontends import hunk_choice, review, words
 from sandbox_agent.frontends.printer import Printer, make_console
 from sandbox_agent.frontends.review import Choice
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.frontends.terminal import Terminal, open_terminal
+from sandbox_agent.workspaces.base import ApplyOutcome
 
 
 @click.command(
     name="apply",
     epilog="\b\nExamples:\n  sandbox-agent apply last\n  sandbox-agent apply last --all\n"
-    "  sandbox-agent apply last src/ 'docs/*.md'\n",
+    "  sandbox-agent apply last src/ 'docs/*.md'\n  sandbox-agent apply last --hunks src/main.py\n",
     short_help="Apply the kept changes of a session to your folder.",
 )
 @click.argument("session_id", metavar="ID")
 @click.argument("paths", metavar="[PATH|PATTERN]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Apply all without asking (links only when named).")
-def COMMAND(session_id: str, paths: tuple[str, ...], everything: bool) -> int:
+@click.option("--hunks", "by_hunk", is_flag=True, help="Ask about every hunk (of the paths named, or of all).")
+def COMMAND(session_id: str, paths: tuple[str, ...], everything: bool, by_hunk: bool) -> int:
     """Apply the kept changes of session ID ("last" is the newest): all, those named, or after a review."""
     if everything and paths:
         raise click.UsageError("--all and paths exclude each other")
-    kept = open_kept(session_id)
+    if everything and by_hunk:
+        raise click.UsageError("--all and --hunks exclude each other")
     printer = Printer(make_console(sys.stdout))
-    if not kept.changes:
-        printer.line("Nothing is waiting to be applied.")
-        return 0
-    choice = Choice(None) if everything else _named(kept, paths) if paths else _ask(kept, printer)
-    if choice.paths == ():
-        printer.line("Nothing was applied.")
-        return 0
-    return _apply(kept, choice, printer)
+    with open_kept(session_id, settle=True) as kept:
+        if kept.settled is not None:
+            printer.line("An apply that had been interrupted was finished first.")
+            _tell(kept, kept.settled, printer)
+        if not kept.changes:
+            printer.line("Nothing is waiting to be applied.")
+            return 0
+        choice = Choice(None) if everything else _choose(kept, paths, printer, by_hunk=by_hunk)
+        if choice.nothing:
+            printer.line("Nothing was applied.")
+            return 0
+        return _apply(kept, choice, printer)
 
 
-def _named(kept: Kept, paths: tuple[str, ...]) -> Choice:
-    changed = [str(change["path"]) for change in kept.changes]
-    chosen: set[str] = set()
-    for path in paths:
-        found = review.matching(changed, path)
-        if not found:
-            raise ConfigError(f"session {kept.session_id} has no change that fits {path!r}; nothing was applied")
-        chosen |= found
-    return Choice(tuple(path for path in changed if path in chosen))
-
-
-def _ask(kept: Kept, printer: Printer) -> Choice:
+def _choose(kept: Kept, paths: tuple[str, ...], printer: Printer, *, by_hunk: bool) -> Choice:
+    named = _named(kept, paths) if paths else None
+    if named is not None and not by_hunk:
+        return named
     fd = open_terminal() if printer.console.file.isatty() else None
     if fd is None:
         raise ConfigError("nobody is there to ask: give --all, or the paths to apply")
-    review.show(printer, kept.changes)
-    return anyio.run(review.choose, Terminal(printer, fd), kept.changes)
+    terminal = Terminal(printer, fd)
+    if not by_hunk:
+        review.show(printer, kept.changes)
+        return anyio.run(review.choose, terminal, kept.changes)
+    asked = [change for change in kept.changes if named is None or change["path"] in (named.paths or ())]
+    return Choice(*anyio.run(hunk_choice.choose_hunks, terminal, asked))
+
+
+def _named(kept: Kept, paths: tuple[str, ...]) -> Choice:
+    chosen: set[str] = set()
+    left_out = review.links_left_out(kept.changes, paths)
+    for word in paths:
+        found = review.matching(kept.changes, word)
+        if not found:
+            why = " (a link goes only when its own path is named)" if left_out else ""
+            raise ConfigError(f"session {kept.session_id} has no change that fits {word!r}{why}; nothing was applied")
+        chosen |= found
+    for path in left_out:
+        click.echo(f"Not applied: {sanitise(path)} (a link goes only when its own path is named)", err=True)
+    return Choice(tuple(str(change["path"]) for change in kept.changes if change["path"] in chosen))
 
 
 def _apply(kept: Kept, choice: Choice, printer: Printer) -> int:
-    outcome = apply_kept(kept, choice.paths)
-    if outcome.applied:
-        printer.line(f"Applied {words.count(len(outcome.applied), 'path')} to {sanitise(str(kept.workspace.host))}.")
-    for path, reason in sorted((dict(outcome.withheld) | dict(outcome.conflicts)).items()):
-        printer.line(f"Not applied: {sanitise(path)} ({sanitise(reason)})", "yellow")
+    outcome = apply_kept(kept, choice)
+    if choice.paths is None:
+        there = [change for change in kept.changes if change["path"] in outcome.applied]
+        review.show_dangers(printer, there, "These can do something by themselves, and are in your folder now:")
+    _tell(kept, outcome, printer)
     if outcome.unapplied:
         printer.line(f"{words.count(len(outcome.unapplied), 'path')} kept.")
+    if kept.workspace.commits:
+        printer.line(f"Commits made inside are kept: sandbox-agent export {kept.session_id} --bundle FILE")
     return 1 if outcome.conflicts else 0
+
+
+def _tell(kept: Kept, outcome: ApplyOutcome, printer: Printer) -> None:
+    if outcome.applied:
+        printer.line(f"Applied {words.count(len(outcome.applied), 'path')} to {sanitise(str(kept.workspace.host))}.")
+    if outcome.partial:
+        printer.line(f"Applied in part: {', '.join(sanitise(path) for path in outcome.partial)}")
+    for path, reason in sorted((dict(outcome.withheld) | dict(outcome.conflicts)).items()):
+        printer.line(f"Not applied: {sanitise(path)} ({sanitise(reason)})", "yellow")

@@ -11,6 +11,7 @@ from sandbox_agent.engine.session import Session
 from sandbox_agent.frontends import review
 from sandbox_agent.frontends.review import NOTHING, Choice
 from sandbox_agent.types import JsonObject
+from sandbox_agent.workspaces.base import ApplyOutcome
 
 _ENDED_BY_ITSELF = ("done", "denied", "limit", "failed")
 """After any other end (a fault of sandbox or model, a signal) `--apply always` keeps the changes: nobody knows what
@@ -29,20 +30,36 @@ async def finish(job: Job, session: Session) -> None:
     if not changes:
         if job.screen.view is not None:
             job.say("Nothing was changed.", "dim")
+        _say_commits(job, session)
         return
     choice = await _choice(job, session, changes)
-    if choice.paths != ():
-        outcome = await session.apply(choice.paths)
+    if not choice.nothing:
+        outcome = await session.apply(choice.paths, choice.hunks)
         _hear(job, session)
+        if job.apply == "always" and session.workspace.mode != "bind":
+            _say_dangers(job, changes, outcome)
         for path, reason in sorted(outcome.withheld.items()):
             job.say(f"not applied: {path} ({reason})")
     if job.summary.unapplied_files:
         kept(job, session.id)
+    _say_commits(job, session)
 
 
 def kept(job: Job, session_id: str) -> None:
     """Say where changes that were not applied are."""
     job.say(f"Not applied, and kept: sandbox-agent diff {session_id}   sandbox-agent apply {session_id}")
+
+
+def _say_dangers(job: Job, changes: Sequence[JsonObject], outcome: ApplyOutcome) -> None:
+    """Nobody has looked before they were applied: what can do something by itself is at least said aloud."""
+    for change in changes:
+        if change.get("danger") and change["path"] in outcome.applied:
+            job.say(f"! applied, look at it: {change['path']}: {change['danger']}", "red")
+
+
+def _say_commits(job: Job, session: Session) -> None:
+    if session.workspace.commits:
+        job.say(f"Commits made inside are kept: sandbox-agent export {session.id} --bundle FILE")
 
 
 def _hear(job: Job, session: Session) -> None:

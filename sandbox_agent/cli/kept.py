@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +11,11 @@ import anyio
 
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.discarding import discard, viewer
+from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.past import EVENTS_FILE, session_ids
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.events import ChangesApplied
+from sandbox_agent.frontends.review import Choice
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.types import JsonObject
 from sandbox_agent.workspaces.base import ApplyOutcome, Workspace
@@ -20,48 +24,81 @@ from sandbox_agent.workspaces.opening import reopen
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A session's copy as it is now; `changes` are entries as in `ReviewReady`."""
+    """A session's copy as it is now; `changes` are entries as in `ReviewReady`.
+
+    `settled` is what became of an apply that had been interrupted and was finished now, None if there was none.
+    """
 
     session_id: str
     folder: Path
     workspace: Workspace
     changes: tuple[JsonObject, ...]
+    settled: ApplyOutcome | None = None
 
 
-def open_kept(wanted: str) -> Kept:
-    """The kept changes of the session `wanted`, an ID or "last" for the newest session.
+def find_session(wanted: str) -> str:
+    """The session `wanted`, an ID or "last" for the newest session.
 
     Raises:
         ConfigError: there is no such session.
-        WorkspaceError: it keeps no copy, or the copy or the folder cannot be read.
     """
-    sessions = sessions_dir()
-    ids = session_ids(sessions)
+    ids = session_ids(sessions_dir())
     session_id = ids[0] if wanted == "last" and ids else wanted
     if session_id not in ids:
         raise ConfigError(f"there is no session {wanted!r}; `sandbox-agent sessions list` shows those there are")
-    workspace = reopen(sessions / session_id, view=viewer(session_id))
-    changes = tuple(change.as_json() for change in workspace.changes())
-    return Kept(session_id, sessions / session_id, workspace, changes)
+    return session_id
 
 
-def apply_kept(kept: Kept, paths: tuple[str, ...] | None) -> ApplyOutcome:
+@contextmanager
+def open_kept(wanted: str, *, settle: bool = False) -> Iterator[Kept]:
+    """The kept changes of a session, which nobody else can use meanwhile.
+
+    Args:
+        wanted: see `find_session`.
+        settle: finish an apply that was interrupted first.
+
+    Raises:
+        ConfigError: there is no such session, or it is still running.
+        WorkspaceError: it keeps no copy, or the copy or the folder cannot be read.
+    """
+    session_id = find_session(wanted)
+    folder = sessions_dir() / session_id
+    lock = SessionLock(folder)
+    try:
+        workspace = reopen(folder, view=viewer(session_id))
+        settled = workspace.settle() if settle else None
+        if settled is not None:
+            _record(folder, settled)
+        changes = tuple(change.as_json() for change in workspace.changes())
+        yield Kept(session_id, folder, workspace, changes, settled)
+    finally:
+        lock.release()
+
+
+def apply_kept(kept: Kept, choice: Choice) -> ApplyOutcome:
     """Apply, add it to the session's record, and remove the copy when nothing in it is left to apply.
 
     Raises:
         WorkspaceError: the folder is gone, or a path is not among the changes.
     """
-    outcome = kept.workspace.apply(paths)
-    tape = TapeWriter(kept.folder / EVENTS_FILE)
+    outcome = kept.workspace.apply(choice.paths, choice.hunks)
+    _record(kept.folder, outcome)
+    if not outcome.unapplied and not kept.workspace.commits:
+        anyio.run(discard, kept.folder)
+    return outcome
+
+
+def _record(folder: Path, outcome: ApplyOutcome) -> None:
+    tape = TapeWriter(folder / EVENTS_FILE)
     try:
         tape.append(
             ChangesApplied(
-                applied=tuple(outcome.applied), unapplied=tuple(outcome.unapplied), conflicts=dict(outcome.conflicts)
+                applied=tuple(outcome.applied),
+                unapplied=tuple(outcome.unapplied),
+                conflicts=dict(outcome.conflicts),
+                partial=tuple(outcome.partial),
             )
         )
         tape.sync()
     finally:
         tape.close()
-    if not outcome.unapplied:
-        anyio.run(discard, kept.folder)
-    return outcome

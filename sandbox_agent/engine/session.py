@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from sandbox_agent.engine import history
+from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.queue import MessageQueue
 from sandbox_agent.errors import SandboxAgentError
@@ -23,6 +24,10 @@ from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.tools.pool import ToolPool
 from sandbox_agent.types import Decision, JsonObject, Limits, Mode, Subject
 from sandbox_agent.workspaces.base import ApplyOutcome, Change, Workspace
+from sandbox_agent.workspaces.hunks import Span
+from sandbox_agent.workspaces.stored import end_at
+
+SHOWN_DRIFT = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class Session:
     tape: TapeWriter
     lock: SessionLock
     tasks: TaskGroup
+    checkpoints: Checkpoints | None = None
     approver: Approver | None = None
     save_rule: Callable[[str], None] | None = None
     agent_id: str = "main"
@@ -132,27 +138,57 @@ class Session:
         """Force the record to disk, beside what comes next rather than before it."""
         self.tasks.start_soon(anyio.to_thread.run_sync, self.tape.sync)
 
+    async def ready_for_changes(self) -> None:
+        """Wait until the last checkpoint has all that it is to have: a call that may change something comes."""
+        if self.checkpoints is not None:
+            await self.checkpoints.settled()
+
+    def checkpoint_soon(self, call_ids: Sequence[str]) -> None:
+        """Take a checkpoint after these calls, beside the next model request."""
+        if self.checkpoints is not None and call_ids:
+            self.tasks.start_soon(self.checkpoints.take, tuple(call_ids), self.checkpoints.expect())
+
     async def changes(self) -> tuple[Change, ...]:
         """What the run changed. The sandbox is closed first, so that nothing moves under the review."""
+        last = None
+        if self.checkpoints is not None and self.fault is None:
+            last = await self.checkpoints.finish()
         await self.sandbox.close()
+        if self.checkpoints is not None and last is not None:
+            await anyio.to_thread.run_sync(end_at, self.checkpoints.steps.folder.parent, last)
+        drift = await anyio.to_thread.run_sync(self.workspace.drift)
+        if drift:
+            text = f"changed in your folder meanwhile, and not by this session: {_some(drift)}"
+            self.emit(Notice(level="warning", text=text))
         found = await anyio.to_thread.run_sync(self.workspace.changes)
         self.pass_on_notes()
         self.unapplied = {change.path for change in found}
         self.emit(ReviewReady(changes=tuple(change.as_json() for change in found)))
         return found
 
-    async def apply(self, paths: Collection[str] | None) -> ApplyOutcome:
-        """Bring the named changes (None: all) to the person's folder; what could not go stays kept for `apply ID`."""
-        outcome = await anyio.to_thread.run_sync(self.workspace.apply, paths)
+    async def apply(
+        self, paths: Collection[str] | None, hunks: Mapping[str, Collection[Span]] | None = None
+    ) -> ApplyOutcome:
+        """Bring the named changes (None: all), and the named hunks of others, to the person's folder.
+
+        What could not go stays kept for `apply ID`.
+        """
+        outcome = await anyio.to_thread.run_sync(self.workspace.apply, paths, hunks)
         self.unapplied = set(outcome.unapplied) | set(outcome.conflicts)
         self.emit(
             ChangesApplied(
                 applied=tuple(outcome.applied),
                 unapplied=tuple(outcome.unapplied),
                 conflicts=dict(outcome.conflicts),
+                partial=tuple(outcome.partial),
             )
         )
         return outcome
+
+    @property
+    def copy_is_wanted(self) -> bool:
+        """Whether the session's copy holds something that is nowhere else: changes, or commits, or nobody looked."""
+        return self.unapplied is None or bool(self.unapplied) or bool(self.workspace.commits)
 
     def interrupt(self) -> None:
         """End the running turn: open calls get an "interrupted" result, the history stays valid."""
@@ -165,3 +201,14 @@ class Session:
         self.fault = fault
         if self.scope is not None:
             self.scope.cancel()
+
+
+def _some(paths: Sequence[str]) -> str:
+    """The first few paths; what lies in a git folder counts as that folder."""
+    seen: dict[str, None] = {}
+    for path in paths:
+        parts = path.split("/")
+        seen["/".join(parts[: parts.index(".git") + 1]) if ".git" in parts else path] = None
+    shown = list(seen)
+    more = f" and {len(shown) - SHOWN_DRIFT} more" if len(shown) > SHOWN_DRIFT else ""
+    return ", ".join(shown[:SHOWN_DRIFT]) + more

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from rich.text import Text
 
-from sandbox_agent.frontends import diffs, words
+from sandbox_agent.frontends import diffs
+from sandbox_agent.frontends.hunk_choice import choose_hunks
 from sandbox_agent.frontends.printer import Printer
 from sandbox_agent.frontends.sanitise import exact, sanitise
 from sandbox_agent.frontends.terminal import Terminal
+from sandbox_agent.frontends.words import count
 from sandbox_agent.types import JsonObject
+from sandbox_agent.workspaces.hunks import Span
 
 FILE_LINES = 120
 """Diff lines shown of one file before the person asks for the rest."""
@@ -26,27 +30,38 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z")
 
 
 class Choice(NamedTuple):
-    """What to apply: `paths` of the changes, or None for all of them. An empty tuple is nothing."""
+    """What to apply: `paths` of the changes, or None for all of them; and of the paths in `hunks` only those lines."""
 
     paths: tuple[str, ...] | None
+    hunks: Mapping[str, tuple[Span, ...]] = MappingProxyType({})
+
+    @property
+    def nothing(self) -> bool:
+        return self.paths == () and not self.hunks
 
 
 NOTHING = Choice(())
+QUESTION = "Apply to your folder? [a]ll, [s]ome, by [h]unk, [n]one, d N = whole diff of N > "
 
 
 def show(printer: Printer, changes: Sequence[JsonObject], *, max_lines: int | None = FILE_LINES) -> None:
     """The list of changed paths, then each diff, then once more what can do harm: it must not scroll away."""
     printer.gap()
-    printer.line(f"{words.count(len(changes), 'path')} changed:", style="bold")
+    printer.line(f"{count(len(changes), 'path')} changed:", style="bold")
     for number, change in enumerate(changes, 1):
         printer.line(_entry(number, change))
     for change in changes:
         printer.gap()
         _show_one(printer, change, max_lines=max_lines)
+    show_dangers(printer, changes, "Look at these before they reach your folder:")
+
+
+def show_dangers(printer: Printer, changes: Sequence[JsonObject], title: str) -> None:
+    """The changes that can do harm later, a line each with the reasons; nothing when there are none."""
     dangers = [change for change in changes if change.get("danger")]
     if dangers:
         printer.gap()
-        printer.line("Look at these before they reach your folder:", style="bold red")
+        printer.line(title, style="bold red")
         for change in dangers:
             printer.line(f"  ! {_path(change)}: {sanitise(str(change['danger']))}", style="red")
 
@@ -56,7 +71,7 @@ async def choose(terminal: Terminal, changes: Sequence[JsonObject]) -> Choice:
     printer = terminal.printer
     printer.gap()
     while True:
-        typed = await terminal.ask("Apply to your folder? [a]ll, [s]ome, [n]one, d N = whole diff of N > ")
+        typed = await terminal.ask(QUESTION)
         if typed is None:
             return NOTHING
         word, _, rest = typed.partition(" ")
@@ -66,15 +81,19 @@ async def choose(terminal: Terminal, changes: Sequence[JsonObject]) -> Choice:
             case "n" | "none" | "no" if not rest:
                 return NOTHING
             case "s" | "some":
-                wanted = rest or await terminal.ask("Which? Numbers (1 3-5) or patterns (src/*.py) > ") or ""
-                picked = _picked(printer, changes, wanted)
+                words = rest or await terminal.ask("Which? Numbers (1 3-5) or patterns (src/*.py) > ") or ""
+                picked = _picked(printer, changes, words)
                 if picked:
                     return Choice(picked)
+            case "h" | "hunks":
+                wanted = _picked(printer, changes, rest) if rest else [str(change["path"]) for change in changes]
+                if wanted:
+                    return Choice(*await choose_hunks(terminal, [_by_path(changes, path) for path in wanted]))
             case "d" | "diff":
                 for path in select(changes, rest)[0]:
                     _show_one(printer, _by_path(changes, path), max_lines=None)
             case _:
-                printer.line("Answer a, s, n or d.", style="yellow")
+                printer.line("Answer a, s, h, n or d.", style="yellow")
 
 
 def select(changes: Sequence[JsonObject], wanted: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -84,7 +103,7 @@ def select(changes: Sequence[JsonObject], wanted: str) -> tuple[tuple[str, ...],
     unknown: list[str] = []
     for word in wanted.replace(",", " ").split():
         spans = _RANGE.match(word)
-        hits = matching(paths, word)
+        hits = matching(changes, word)
         if spans and not hits:
             first, last = int(spans[1]), int(spans[2] or spans[1])
             hits = set(paths[first - 1 : last]) if first >= 1 and last <= len(paths) else set()
@@ -94,8 +113,25 @@ def select(changes: Sequence[JsonObject], wanted: str) -> tuple[tuple[str, ...],
     return tuple(path for path in paths if path in chosen), tuple(unknown)
 
 
-def matching(paths: Sequence[str], word: str) -> set[str]:
-    """The paths a path, a folder or a pattern means; a path of that very name is meant alone."""
+def matching(changes: Sequence[JsonObject], word: str) -> set[str]:
+    """The paths a path, a folder or a pattern means; a path of that very name is meant alone.
+
+    A link is meant by its own path only: what it leads to is not in the diff.
+    """
+    hits = covered(changes, word)
+    links = {str(change["path"]) for change in changes if change.get("entry") == "link"}
+    return hits if word in hits else hits - links
+
+
+def links_left_out(changes: Sequence[JsonObject], words: Sequence[str]) -> tuple[str, ...]:
+    """The links that folders and patterns cover, and that no word names."""
+    hits = {path for word in words for path in covered(changes, word) if path not in words}
+    return tuple(str(change["path"]) for change in changes if change.get("entry") == "link" and change["path"] in hits)
+
+
+def covered(changes: Sequence[JsonObject], word: str) -> set[str]:
+    """All paths that a path, a folder or a pattern covers, links too."""
+    paths = [str(change["path"]) for change in changes]
     if word in paths:
         return {word}
     folder = word.rstrip("/") + "/"
@@ -104,6 +140,8 @@ def matching(paths: Sequence[str], word: str) -> set[str]:
 
 def _picked(printer: Printer, changes: Sequence[JsonObject], wanted: str) -> tuple[str, ...]:
     """What was chosen, or nothing when a word means no change: applying half of what was meant would surprise."""
+    for path in links_left_out(changes, wanted.replace(",", " ").split()):
+        printer.line(f"The link {exact(path).text} goes only when its own path is named.", style="yellow")
     picked, unknown = select(changes, wanted)
     if unknown:
         printer.line(f"No change fits {', '.join(sanitise(word) for word in unknown)}.", style="yellow")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.workspaces.gitfolder import git_notes
 from sandbox_agent.workspaces.manifest import Manifest
 from sandbox_agent.workspaces.mounting import detach
 from sandbox_agent.workspaces.notes import Notes
@@ -91,7 +92,8 @@ def _holds_changes(state_dir: Path) -> bool:
             return upper_holds(state_dir)
         manifest = Manifest.load(state_dir / MANIFEST_NAME)
         with Tree(state_dir.resolve() / COPY_NAME, grant=True) as copy:
-            changed = bool(compare(manifest, TreeSource(copy).scan(manifest, Notes())))
+            scan = TreeSource(copy).scan(manifest, Notes())
+            changed = bool(compare(manifest, scan) or git_notes(manifest, scan).commits)
     except (WorkspaceError, OSError):
         return True
     if changed:

@@ -25,6 +25,7 @@ from sandbox_agent.tools.base import Tool, ToolContext, ToolInput, build_tool
 from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool
 from sandbox_agent.types import Limits, PathAccess, Subject, ToolResult
 from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner
+from sandbox_agent.workspaces.hunks import Span
 
 
 class Named(ToolInput):
@@ -42,6 +43,7 @@ class NoWorkspace:
     source = Path("/nowhere")
     owner = Owner(1000, 1000)
     notes: tuple[str, ...] = ()
+    commits: tuple[str, ...] = ()
 
     def prepare(self, progress: Callable[[int], None] | None = None) -> None:
         pass
@@ -49,8 +51,13 @@ class NoWorkspace:
     def changes(self) -> tuple[Change, ...]:
         return ()
 
-    def apply(self, paths: Collection[str] | None = None) -> ApplyOutcome:
+    def apply(
+        self, paths: Collection[str] | None = None, hunks: Mapping[str, Collection[Span]] | None = None
+    ) -> ApplyOutcome:
         return ApplyOutcome()
+
+    def drift(self) -> tuple[str, ...]:
+        return ()
 
     def discard(self) -> None:
         pass
