@@ -8,10 +8,11 @@ from pathlib import Path
 import anyio.to_thread
 
 from sandbox_agent import registry
+from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.sandboxes.endpoint import Endpoint, resolve_endpoint
 from sandbox_agent.types import OverlayMount
 from sandbox_agent.workspaces.base import Owner, View
-from sandbox_agent.workspaces.record import LeftToRootError, remove_remains
+from sandbox_agent.workspaces.record import LeftToRootError, Record, remove_remains
 
 
 def viewer(session_id: str, endpoint: Endpoint | None = None) -> View:
@@ -30,19 +31,32 @@ async def discard(state_dir: Path, endpoint: Endpoint | None = None, *, image: s
 
     Args:
         state_dir: the session's folder, as given to `workspaces.opening.create`.
-        endpoint: used only where an ordinary user has to remove what the kernel made as root; None is the user's own.
+        endpoint: used only for a volume, and where an ordinary user has to remove what the kernel made as root. None
+            is the user's own engine.
         image: any image with `sh` and `rm`.
 
     Raises:
         OSError: the system refused.
         SandboxUnavailableError, SandboxStartError: the engine's help was needed and not to be had.
     """
+    # First, for without the record nobody would know of it.
+    await _remove_volume(state_dir, endpoint)
     try:
         await anyio.to_thread.run_sync(remove_remains, state_dir)
     except LeftToRootError as left:
         cleaner = await anyio.to_thread.run_sync(registry.load, "sandboxes", "cleaner")
         await cleaner.empty_folder(_engine(endpoint), left.folder, session_id=state_dir.name, image=image)
         await anyio.to_thread.run_sync(remove_remains, state_dir)
+
+
+async def _remove_volume(state_dir: Path, endpoint: Endpoint | None) -> None:
+    try:
+        record = await anyio.to_thread.run_sync(Record.load, state_dir)
+    except WorkspaceError:
+        return  # there is none, or none that names a volume
+    if record.volume:
+        module = await anyio.to_thread.run_sync(registry.load, "sandboxes", "reap")
+        await module.remove_all(_engine(endpoint), state_dir.name)
 
 
 def _engine(endpoint: Endpoint | None) -> Endpoint:

@@ -22,13 +22,19 @@ from sandbox_agent.sandboxes.base import (
 class LateSandbox:
     """Passes every verb on to the sandbox that `make` gives, once that one has started and `beside` is done.
 
-    `beside` runs at the same time as the start (filling the folder that is mounted). `start` may be called any number
-    of times: the first call starts, all wait for the same outcome.
+    `beside` runs at the same time as the start (filling the folder that is mounted), `after` once it has started and
+    before any verb. `start` may be called any number of times: the first call starts, all wait for the same outcome.
     """
 
-    def __init__(self, make: Callable[[], Awaitable[Sandbox]], beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Awaitable[Sandbox]],
+        beside: Callable[[], Coroutine[Any, Any, None]],
+        after: Callable[[Sandbox], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
         self._make = make
         self._beside = beside
+        self._after = after
         self._begun = False
         self._settled = anyio.Event()
         self._target: Sandbox | None = None
@@ -52,7 +58,10 @@ class LateSandbox:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._beside)
                 self._target = await self._make()
-                self._info = await self._target.start()
+                info = await self._target.start()
+                if self._after is not None:
+                    await self._after(self._target)
+                self._info = info
         except* SandboxAgentError as faults:
             self.fault = _first(faults)
         finally:

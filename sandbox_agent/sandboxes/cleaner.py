@@ -1,7 +1,8 @@
-"""Removes what the kernel leaves in an overlay's folder as root, for a person who is not root.
+"""The two chores that take root, each in a short-lived container with no network and just the right it needs.
 
-The kernel's own folder there belongs to root with mode 000, and a short-lived container removes it. That sees the one
-folder of a session's state and nothing else, has no network, and of root's rights only the one to pass by modes.
+The kernel's own folder in an overlay belongs to root with mode 000: for a person who is not root it is removed by a
+container that sees the one folder of the session's state. A new volume of the engine belongs to root: the top of it is
+given to the tools before they come.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sandbox_agent.sandboxes.images import find_image
 from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, LABEL_VERSION, this_process
 
 _PLACE = "/left"
+_PRIVATE = {"Propagation": "rprivate"}
 
 
 async def empty_folder(endpoint: Endpoint, folder: Path, *, session_id: str, image: str = "base") -> None:
@@ -34,13 +36,36 @@ async def empty_folder(endpoint: Endpoint, folder: Path, *, session_id: str, ima
     try:
         found = await find_image(engine, image)
         try:
-            code = await _run(engine, _body(found.id, folder, session_id))
+            # Links are not followed, and /left itself is the mount. The globs are for everything, dotted names too.
+            command = ["sh", "-c", f"rm -rf -- {_PLACE}/* {_PLACE}/.[!.]* {_PLACE}/..?*"]
+            mount = {"Type": "bind", "Source": str(folder), "Target": _PLACE, "BindOptions": _PRIVATE}
+            labels = {
+                LABEL_SESSION: session_id,
+                LABEL_OWNER: this_process().label(),
+                LABEL_VERSION: sandbox_agent.__version__,
+            }
+            code = await _run(engine, _body(found.id, command, ["DAC_OVERRIDE", "FOWNER"], mount, labels))
         except docker.errors.APIError as exc:
             raise SandboxStartError(f"{folder}: the engine does not start what would clear it: {exc}") from exc
         if code != 0:
             raise SandboxStartError(f"{folder}: could not be cleared (exit code {code})")
     finally:
         engine.close()
+
+
+async def give_volume(engine: Engine, image_id: str, mount: dict[str, Any], owner: str, labels: dict[str, str]) -> None:
+    """Give the top folder of a volume to somebody, "uid:gid"; `mount` is its entry in a create body.
+
+    Raises:
+        SandboxStartError: the engine refuses, or the image has no chown.
+    """
+    command = ["chown", owner, mount["Target"]]
+    try:
+        code = await _run(engine, _body(image_id, command, ["CHOWN"], mount, labels))
+    except docker.errors.APIError as exc:
+        raise SandboxStartError(f"the engine does not make the workspace's volume: {exc.explanation}") from exc
+    if code != 0:
+        raise SandboxStartError(f"the workspace's volume cannot be given to {owner} (exit code {code})")
 
 
 async def _run(engine: Engine, body: dict[str, Any]) -> int:
@@ -56,22 +81,19 @@ async def _run(engine: Engine, body: dict[str, Any]) -> int:
     return code
 
 
-def _body(image_id: str, folder: Path, session_id: str) -> dict[str, Any]:
+def _body(
+    image_id: str, command: list[str], rights: list[str], mount: dict[str, Any], labels: dict[str, str]
+) -> dict[str, Any]:
     return {
         "Image": image_id,
         "User": "0:0",
         "Entrypoint": [],
-        # Links are not followed, and /left itself is the mount. The globs are for everything, dotted names too.
-        "Cmd": ["sh", "-c", f"rm -rf -- {_PLACE}/* {_PLACE}/.[!.]* {_PLACE}/..?*"],
+        "Cmd": command,
         "NetworkDisabled": True,
-        "Labels": {
-            LABEL_SESSION: session_id,
-            LABEL_OWNER: this_process().label(),
-            LABEL_VERSION: sandbox_agent.__version__,
-        },
+        "Labels": labels,
         "HostConfig": {
             "CapDrop": ["ALL"],
-            "CapAdd": ["DAC_OVERRIDE", "FOWNER"],
+            "CapAdd": rights,
             "SecurityOpt": ["no-new-privileges:true"],
             "ReadonlyRootfs": True,
             "NetworkMode": "none",
@@ -79,13 +101,6 @@ def _body(image_id: str, folder: Path, session_id: str) -> dict[str, Any]:
             "Memory": 256 * MIB,
             "MemorySwap": 256 * MIB,
             "LogConfig": {"Type": "none"},
-            "Mounts": [
-                {
-                    "Type": "bind",
-                    "Source": str(folder),
-                    "Target": _PLACE,
-                    "BindOptions": {"Propagation": "rprivate"},
-                }
-            ],
+            "Mounts": [mount],
         },
     }

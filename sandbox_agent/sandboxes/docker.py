@@ -18,6 +18,7 @@ from sandbox_agent.sandboxes.base import (
     SandboxInfo,
     Stream,
 )
+from sandbox_agent.sandboxes.cleaner import give_volume
 from sandbox_agent.sandboxes.container import RunningContainer
 from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.engine import Engine, Streams, allowed_nofile, reach
@@ -29,8 +30,8 @@ from sandbox_agent.sandboxes.reap import reap_dead
 from sandbox_agent.sandboxes.resident import Resident
 from sandbox_agent.sandboxes.runners import NoRunnerError, Runners
 from sandbox_agent.sandboxes.spec import SandboxSpec
-from sandbox_agent.sandboxes.volumes import overlay_name
-from sandbox_agent.types import OverlayMount
+from sandbox_agent.sandboxes.volumes import overlay_name, plain_volume
+from sandbox_agent.types import OverlayMount, VolumeMount
 
 CLOSE_S = 20.0
 
@@ -174,6 +175,9 @@ class DockerSandbox:
             etc = write_etc_files(self.spec)
         except OSError as exc:
             raise SandboxStartError(f"cannot write the sandbox's files to {self.spec.state_dir}: {exc}") from exc
+        if isinstance(self.spec.workspace_source, VolumeMount):
+            owner, mount = f"{self.spec.uid}:{self.spec.gid}", plain_volume(self.spec.workspace_source, labels)
+            await give_volume(engine, image.id, mount, owner, labels)
         body = create_body(self.spec, image_id=image.id, etc=etc, labels=labels, nofile=nofile, volume=self._volume)
         # Shielded: a container that is being made when we are cancelled must be known, to be removed.
         with anyio.CancelScope(shield=True):

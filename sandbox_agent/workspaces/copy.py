@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.types import WorkspaceMount
 from sandbox_agent.workspaces.apply import Hunks
 from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner
 from sandbox_agent.workspaces.copying import Copier
@@ -60,7 +61,7 @@ class CopyWorkspace:
         return self._state_dir / COPY_NAME
 
     @property
-    def mount(self) -> str:
+    def mount(self) -> WorkspaceMount:
         """See `Workspace.mount`."""
         return str(self.source)
 

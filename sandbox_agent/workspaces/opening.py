@@ -14,9 +14,12 @@ from sandbox_agent.workspaces.folder import owner_of, repository_notes, resolve
 from sandbox_agent.workspaces.masks import Masks
 from sandbox_agent.workspaces.overlay import OverlayWorkspace
 from sandbox_agent.workspaces.record import Record
+from sandbox_agent.workspaces.volume import VolumeWorkspace
 
 
-def create(mode: str, host: Path, state_dir: Path, *, masks: Sequence[str] = (), view: View | None = None) -> Workspace:
+def create(
+    mode: str, host: Path, state_dir: Path, *, masks: Sequence[str] = (), view: View | None = None, volume: str = ""
+) -> Workspace:
     """Check a folder and make its workspace; `prepare` fills it.
 
     Args:
@@ -24,6 +27,7 @@ def create(mode: str, host: Path, state_dir: Path, *, masks: Sequence[str] = (),
         host: the person's folder.
         state_dir: a folder of our own for this session only, outside `host`; made 0700 where it is missing.
         masks: gitignore patterns of what the session must not see.
+        volume: for "copy": the volume that is to hold it, where the engine sees no folder of ours.
         view: how an ordinary user looks at an overlay; without it, `changes` and `apply` of one are for root only.
 
     Raises:
@@ -40,11 +44,13 @@ def create(mode: str, host: Path, state_dir: Path, *, masks: Sequence[str] = (),
         )
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(state_dir, 0o700)
-    record, notes = Record.new(mode, real, owner_of(real), patterns.patterns), repository_notes(real)
+    record, notes = Record.new(mode, real, owner_of(real), patterns.patterns, volume), repository_notes(real)
     if mode == "overlay":
         return OverlayWorkspace.make(record, state_dir.resolve(), notes, view)
     if mode == "bind":
         return BindWorkspace.make(record, state_dir.resolve(), notes)
+    if volume:
+        return VolumeWorkspace.make(record, state_dir.resolve(), notes)
     return CopyWorkspace.make(record, state_dir.resolve(), notes)
 
 
@@ -59,4 +65,6 @@ def reopen(state_dir: Path, *, view: View | None = None) -> Workspace:
         return OverlayWorkspace(record, state_dir.resolve(), view=view)
     if record.mode == "bind":
         return BindWorkspace(record, state_dir.resolve())
+    if record.volume:
+        return VolumeWorkspace(record, state_dir.resolve())
     return CopyWorkspace(record, state_dir.resolve())

@@ -21,11 +21,13 @@ from sandbox_agent.workspaces.record import (
     OVERLAY_NAME,
     RECORD_NAME,
     LeftToRootError,
+    Record,
     remove_remains,
 )
 from sandbox_agent.workspaces.removal import MOVED_PREFIX
 from sandbox_agent.workspaces.review import compare
 from sandbox_agent.workspaces.source import TreeSource
+from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Steps
 from sandbox_agent.workspaces.tree import Tree
 
 
@@ -33,7 +35,7 @@ from sandbox_agent.workspaces.tree import Tree
 class Reaped:
     """Names of session folders: whose copy was removed, whose was kept for its unapplied changes, and what failed.
 
-    `left` are folders of overlays that only root can empty: see `engine.discarding.discard`.
+    `left` are folders whose removal needs the engine: see `engine.discarding.discard`.
     """
 
     removed: tuple[str, ...] = ()
@@ -61,6 +63,9 @@ def reap_sessions(sessions_dir: Path, is_owner_alive: Callable[[Path], bool], *,
             if not drop_kept and _holds_changes(state_dir):
                 kept.append(state_dir.name)
                 continue
+            if _in_volume(state_dir):
+                left.append(state_dir)
+                continue
             remove_remains(state_dir)
             removed.append(state_dir.name)
         except LeftToRootError:
@@ -68,6 +73,13 @@ def reap_sessions(sessions_dir: Path, is_owner_alive: Callable[[Path], bool], *,
         except OSError as error:
             failed.append(f"{state_dir.name}: {error}")
     return Reaped(tuple(removed), tuple(kept), tuple(failed), tuple(left))
+
+
+def _in_volume(state_dir: Path) -> bool:
+    try:
+        return bool(Record.load(state_dir).volume)
+    except WorkspaceError:
+        return False
 
 
 def _has_remains(state_dir: Path) -> bool:
@@ -86,10 +98,15 @@ def _holds_changes(state_dir: Path) -> bool:
         return False  # copying never ended, so no tool ever ran in it; or removing it was under way
     try:
         mode = reopen(state_dir).mode
+        steps = Steps(state_dir / CHECKPOINTS_NAME).headers()
+        if steps and steps[-1].restored is not None:
+            return True  # what was undone is only there
         if mode == "bind":
-            return False
+            return len(steps) > 1  # so that the folder itself can be brought back
         if mode == "overlay":
             return upper_holds(state_dir)
+        if _in_volume(state_dir):
+            return bool(reopen(state_dir).changes())
         manifest = Manifest.load(state_dir / MANIFEST_NAME)
         with Tree(state_dir.resolve() / COPY_NAME, grant=True) as copy:
             scan = TreeSource(copy).scan(manifest, Notes())

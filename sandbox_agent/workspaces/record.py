@@ -12,6 +12,7 @@ from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Owner
 from sandbox_agent.workspaces.mounting import detach
 from sandbox_agent.workspaces.removal import remove_tree
+from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Steps
 
 COPY_NAME = "workspace"
 OVERLAY_NAME = "overlay"
@@ -26,7 +27,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`masks` are the patterns of the run.
+    """`masks` are the patterns of the run. `volume` is the engine's volume that holds the copy, "" if a folder does.
 
     `token` is part of the names of our temporary files in the person's folder: nobody inside can guess it.
     """
@@ -36,10 +37,11 @@ class Record:
     owner: Owner
     token: str
     masks: tuple[str, ...] = ()
+    volume: str = ""
 
     @classmethod
-    def new(cls, mode: str, host: Path, owner: Owner, masks: tuple[str, ...]) -> Record:
-        return cls(mode, host, owner, secrets.token_hex(8), masks)
+    def new(cls, mode: str, host: Path, owner: Owner, masks: tuple[str, ...], volume: str = "") -> Record:
+        return cls(mode, host, owner, secrets.token_hex(8), masks, volume)
 
     @property
     def temporary_prefix(self) -> str:
@@ -58,6 +60,7 @@ class Record:
             "owner": [self.owner.uid, self.owner.gid],
             "token": self.token,
             "masks": list(self.masks),
+            "volume": self.volume,
         }
         try:
             with open(os.open(state_dir / RECORD_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -78,7 +81,9 @@ class Record:
             if raw["version"] != VERSION:
                 raise ValueError(f"version {raw['version']}, this is {VERSION}")
             host = Path(os.fsdecode(raw["host"].encode("utf-8", "surrogateescape")))
-            return cls(raw["mode"], host, Owner(*raw["owner"]), raw["token"], tuple(raw["masks"]))
+            return cls(
+                raw["mode"], host, Owner(*raw["owner"]), raw["token"], tuple(raw["masks"]), raw.get("volume", "")
+            )
         except FileNotFoundError as error:
             raise WorkspaceError(f"{state_dir}: keeps no workspace; it was applied, discarded or never made") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -95,6 +100,7 @@ def remove_remains(state_dir: Path) -> None:
         OSError: the system refused.
     """
     (state_dir / RECORD_NAME).unlink(missing_ok=True)
+    Steps(state_dir / CHECKPOINTS_NAME).discard()
     remove_tree(state_dir.resolve(), COPY_NAME)
     _remove_overlay(state_dir.resolve())
     for name in (MANIFEST_NAME, MANIFEST_NAME + ".part", KEPT_NAME):

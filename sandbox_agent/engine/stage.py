@@ -1,0 +1,91 @@
+"""What a session stands on: its view of the folder, and the container that will start beside everything else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from sandbox_agent import registry
+from sandbox_agent.config import RunConfig
+from sandbox_agent.engine.discarding import viewer
+from sandbox_agent.engine.filling import fill
+from sandbox_agent.engine.late import LateSandbox
+from sandbox_agent.engine.placement import Placement, place
+from sandbox_agent.policy.policy import Policy
+from sandbox_agent.sandboxes.base import Sandbox
+from sandbox_agent.sandboxes.endpoint import Endpoint
+from sandbox_agent.sandboxes.spec import SandboxSpec
+from sandbox_agent.types import WORKSPACE_MOUNT, VolumeMount
+from sandbox_agent.workspaces.base import Workspace
+from sandbox_agent.workspaces.folder import resolve
+from sandbox_agent.workspaces.masks import masking_rule
+from sandbox_agent.workspaces.opening import create, reopen
+from sandbox_agent.workspaces.record import RECORD_NAME
+from sandbox_agent.workspaces.volume import VolumeWorkspace
+
+
+async def open_workspace(
+    config: RunConfig, policy: Policy, folder: Path, endpoint: Endpoint
+) -> tuple[Workspace, Placement | None]:
+    """The session's view of the folder: the one it left behind where it is resumed and something was kept, else new.
+
+    Raises:
+        WorkspaceError: the folder cannot be used, or not in this mode.
+        SandboxUnavailableError: see `placement.place`.
+    """
+    view = viewer(folder.name, endpoint)
+    if (folder / RECORD_NAME).exists():
+        return await anyio.to_thread.run_sync(partial(reopen, folder, view=view)), None
+    host = await anyio.to_thread.run_sync(resolve, config.workspace, folder)
+    placement = await place(config.workspace_mode, host, endpoint, config.image or policy.sandbox.image)
+    volume = f"sandbox-agent-{folder.name}-workspace" if placement.in_volume else ""
+    make = partial(create, placement.mode, host, folder, masks=policy.sandbox.masks, view=view, volume=volume)
+    return await anyio.to_thread.run_sync(make), placement
+
+
+def mask_of(workspace: Workspace, path: str) -> str | None:
+    """The mask rule that hides a resolved container path, None if none does."""
+    below = path.removeprefix(WORKSPACE_MOUNT + "/")
+    return masking_rule(workspace.masked, below) if below != path else None
+
+
+def spec_for(config: RunConfig, policy: Policy, workspace: Workspace, folder: Path) -> SandboxSpec:
+    """The session's container, as the policy wants it."""
+    settings = policy.sandbox
+    return SandboxSpec(
+        image=config.image or settings.image,
+        workspace_source=workspace.mount,
+        uid=workspace.owner.uid,
+        gid=workspace.owner.gid,
+        session_id=folder.name,
+        state_dir=None if isinstance(workspace.mount, VolumeMount) else str(folder),
+        runtime=settings.runtime,
+        memory_bytes=settings.memory_bytes,
+        cpus=settings.cpus,
+        pids=settings.pids,
+    )
+
+
+def late_sandbox(spec: SandboxSpec, endpoint: Endpoint, workspace: Workspace) -> LateSandbox:
+    """The container and the workspace are made ready side by side, as far as the one need not wait for the other."""
+    prepared = anyio.Event()
+
+    async def prepare() -> None:
+        await anyio.to_thread.run_sync(workspace.prepare)
+        prepared.set()
+
+    async def make() -> Sandbox:
+        # In a thread: importing the engine's clients costs 0.5 s, and the first model request must not wait for that.
+        module = await anyio.to_thread.run_sync(registry.load, "sandboxes", "docker")
+        if workspace.mount_waits:
+            await prepared.wait()
+        covers = tuple(f"{WORKSPACE_MOUNT}/{path}" for path in workspace.covers)
+        sandbox: Sandbox = module.create(replace(spec, masks=covers), endpoint)
+        return sandbox
+
+    after = partial(fill, workspace=workspace) if isinstance(workspace, VolumeWorkspace) else None
+    return LateSandbox(make, beside=prepare, after=after)
