@@ -20,9 +20,12 @@ COMMANDS = {
     "run": ("run", "Give an agent a task on a folder."),
     "demo": ("demo", "Watch a scripted model fix a real bug in a container; needs no key."),
     "doctor": ("doctor", "Check engine, image and isolation, and say what to do."),
-    "sessions": ("sessions", "List past sessions."),
+    "sessions": ("sessions", "List past sessions, and the steps of one."),
+    "undo": ("undo", "Bring a session's workspace back to an earlier step."),
+    "fork": ("fork", "Begin a new session at a step of another one."),
     "diff": ("diff", "Show what a session changed and did not apply."),
     "apply": ("apply", "Apply the kept changes of a session to your folder."),
+    "export": ("export", "Take commits made inside out, as a bundle or patches."),
     "reap": ("reap", "Remove containers that a killed run left behind."),
     "completion": ("completion", "Print the completion script of your shell."),
 }

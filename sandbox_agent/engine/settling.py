@@ -11,8 +11,8 @@ from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.discarding import viewer
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.errors import ConfigError, SandboxAgentError
-from sandbox_agent.workspaces.ledger import APPLYING_NAME
 from sandbox_agent.workspaces.opening import reopen
+from sandbox_agent.workspaces.record import APPLYING_NAME
 
 
 async def settle_interrupted() -> tuple[str, ...]:

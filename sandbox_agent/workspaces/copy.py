@@ -13,6 +13,7 @@ from sandbox_agent.workspaces.apply import Hunks
 from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner
 from sandbox_agent.workspaces.copying import Copier
 from sandbox_agent.workspaces.drift import drifted_since
+from sandbox_agent.workspaces.gitrefs import note_refs
 from sandbox_agent.workspaces.ledger import interrupted
 from sandbox_agent.workspaces.manifest import Manifest
 from sandbox_agent.workspaces.masks import Masks
@@ -106,6 +107,7 @@ class CopyWorkspace:
                 masked = survey(source, Masks(self._record.masks), uid=os.lstat(self.host).st_uid).hidden
                 copier = Copier(source, target, owner=self.owner, masked=masked, notes=self._notes, progress=progress)
                 manifest = copier.run()
+            note_refs(self.host, manifest, self._state_dir)
             manifest.save(path)
         except OSError as error:
             raise WorkspaceError(f"{self.host}: cannot be copied into the session: {error}") from error

@@ -16,13 +16,11 @@ from sandbox_agent.types import JsonObject
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.drift import GONE
 from sandbox_agent.workspaces.manifest import entry_from_json, entry_to_json
+from sandbox_agent.workspaces.record import APPLYING_NAME
 from sandbox_agent.workspaces.review import Difference
 from sandbox_agent.workspaces.store import Store
 from sandbox_agent.workspaces.stored import NOT_KEPT
 from sandbox_agent.workspaces.tree import Tree
-
-APPLYING_NAME = "applying.json"
-"""In a session's state folder, while an apply is under way."""
 
 APPLIED_NAME = "applied"
 """In a session's state folder: one file for each apply there was, and in `before/` the contents it replaced."""

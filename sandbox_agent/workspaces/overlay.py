@@ -18,6 +18,7 @@ from sandbox_agent.workspaces.apply import Hunks
 from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner, View
 from sandbox_agent.workspaces.drift import Start, as_started, drifted
 from sandbox_agent.workspaces.entries import examine
+from sandbox_agent.workspaces.gitrefs import note_refs
 from sandbox_agent.workspaces.ledger import interrupted
 from sandbox_agent.workspaces.manifest import Entry, Manifest, Stamp, stamp
 from sandbox_agent.workspaces.masklayer import build, dress
@@ -148,6 +149,7 @@ class OverlayWorkspace:
             (self._folder / MASKS).mkdir(mode=0o700)
             with Tree(self._folder / MASKS) as layer:
                 build(layer, os.lstat(self.host), found, swap_root=self._swaps_root)
+            note_refs(self.host, found.manifest, self._state_dir)
             found.manifest.save(path)
         except OSError as error:
             raise WorkspaceError(f"{self.host}: cannot be made ready for the session: {error}") from error

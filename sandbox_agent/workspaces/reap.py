@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.gitfolder import git_notes
+from sandbox_agent.workspaces.ledger import interrupted
 from sandbox_agent.workspaces.manifest import Manifest
 from sandbox_agent.workspaces.mounting import detach
 from sandbox_agent.workspaces.notes import Notes
@@ -92,7 +93,7 @@ def _has_remains(state_dir: Path) -> bool:
 
 def _holds_changes(state_dir: Path) -> bool:
     """Whether the copy differs from what the folder was. In doubt it does: only what cannot be read by anyone goes."""
-    if (state_dir / KEPT_NAME).exists():
+    if (state_dir / KEPT_NAME).exists() or interrupted(state_dir):
         return True
     if not (state_dir / MANIFEST_NAME).exists() or not (state_dir / RECORD_NAME).exists():
         return False  # copying never ended, so no tool ever ran in it; or removing it was under way

@@ -22,6 +22,15 @@ LOWER_NAME = "lower"
 MANIFEST_NAME = "manifest.jsonl"
 RECORD_NAME = "workspace.json"
 KEPT_NAME = "kept"
+REFS_NAME = "refs.json"
+"""Git folder, as a path in the workspace, to ref (HEAD too) to object: where everything pointed at the start."""
+
+LAST_STEP_NAME = "last-step.json"
+"""The checkpoint that holds all the session has done; not there while it works."""
+
+APPLYING_NAME = "applying.json"
+"""What an apply that is under way is to do."""
+
 VERSION = 1
 
 
@@ -103,8 +112,10 @@ def remove_remains(state_dir: Path) -> None:
     Steps(state_dir / CHECKPOINTS_NAME).discard()
     remove_tree(state_dir.resolve(), COPY_NAME)
     _remove_overlay(state_dir.resolve())
-    for name in (MANIFEST_NAME, MANIFEST_NAME + ".part", KEPT_NAME):
+    for name in (MANIFEST_NAME, REFS_NAME, LAST_STEP_NAME, APPLYING_NAME):
         (state_dir / name).unlink(missing_ok=True)
+        (state_dir / f"{name}.part").unlink(missing_ok=True)
+    (state_dir / KEPT_NAME).unlink(missing_ok=True)
 
 
 class LeftToRootError(WorkspaceError):

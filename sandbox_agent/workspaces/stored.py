@@ -17,14 +17,12 @@ from sandbox_agent.workspaces.drift import original
 from sandbox_agent.workspaces.entries import examine, link_digest
 from sandbox_agent.workspaces.manifest import Entry, Manifest, Stamp, in_git, stamp
 from sandbox_agent.workspaces.notes import Notes
+from sandbox_agent.workspaces.record import LAST_STEP_NAME
 from sandbox_agent.workspaces.snapshot import ROOT, Node
 from sandbox_agent.workspaces.source import ContentError, Scan, Source
 from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Loaded, Steps
 from sandbox_agent.workspaces.store import Store
 from sandbox_agent.workspaces.tree import Tree
-
-LAST_STEP_NAME = "last-step.json"
-"""In a session's state folder: the checkpoint that holds all the session has done; not there while it works."""
 
 NOT_KEPT = "not kept"
 """Stands for the digest of a content that nobody knows: equal to no digest."""

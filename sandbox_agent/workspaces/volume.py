@@ -14,11 +14,14 @@ from pathlib import Path
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.types import VolumeMount
 from sandbox_agent.workspaces.copy import CopyWorkspace
-from sandbox_agent.workspaces.manifest import Manifest
+from sandbox_agent.workspaces.gitrefs import note_refs
+from sandbox_agent.workspaces.manifest import Entry, Manifest, in_git
 from sandbox_agent.workspaces.masks import Masks
+from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.packing import pack
 from sandbox_agent.workspaces.record import MANIFEST_NAME, Record
-from sandbox_agent.workspaces.source import Source
+from sandbox_agent.workspaces.source import ContentError, Scan, Source
+from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Steps
 from sandbox_agent.workspaces.stored import StoredSource
 from sandbox_agent.workspaces.survey import survey
 from sandbox_agent.workspaces.tree import Tree
@@ -74,14 +77,33 @@ class VolumeWorkspace(CopyWorkspace):
 
     def keep(self, manifest: Manifest) -> None:
         """The volume holds exactly this. Raises OSError: it cannot be noted."""
+        note_refs(self.host, manifest, self._state_dir)
         manifest.save(self._manifest_path)
 
     @contextmanager
     def _source(self) -> Iterator[Source]:
         source = StoredSource.of(self._state_dir)
-        if source is None:
+        if source is not None:
+            yield source
+        elif not Steps(self._state_dir / CHECKPOINTS_NAME).headers():
+            yield _AsFilled()  # no tool writes before the first checkpoint
+        else:
             raise WorkspaceError(
                 f"session {self._state_dir.name} was interrupted, and its copy is in a volume of the engine: "
                 f"go on with it (sandbox-agent run --resume {self._state_dir.name}) to see what it changed"
             )
-        yield source
+
+
+class _AsFilled:
+    """The copy as it was made."""
+
+    def scan(self, manifest: Manifest, notes: Notes) -> Scan:
+        """See `Source.scan`."""
+        seen = {path: entry for path, entry in manifest.entries.items() if entry.hidden is None}
+        return Scan({p: e for p, e in seen.items() if not in_git(p)}, {p for p in seen if in_git(p)})
+
+    @contextmanager
+    def open(self, path: str, entry: Entry) -> Iterator[int]:
+        """See `Source.open`."""
+        raise ContentError("its content was not kept")
+        yield

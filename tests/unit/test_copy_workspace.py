@@ -50,7 +50,7 @@ def test_what_is_above_the_copy_is_closed_to_others(tmp_path: Path) -> None:
 
     modes = {path.name: oct(path.stat().st_mode & 0o777) for path in (tmp_path / "state").iterdir() if path.is_file()}
     assert oct((tmp_path / "state").stat().st_mode & 0o777) == "0o700"
-    assert modes == {"manifest.jsonl": "0o600", "workspace.json": "0o600"}
+    assert modes == {"manifest.jsonl": "0o600", "refs.json": "0o600", "workspace.json": "0o600"}
 
 
 @pytest.mark.parametrize("folder_owner", [0, 1234])
