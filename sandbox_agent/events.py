@@ -25,7 +25,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStarted(Event):
-    """Written once, before anything else: what the run is made of."""
+    """Written once, before anything else: what the run is made of. A fork names the session and the step it is of."""
 
     type: ClassVar[str] = "session_started"
     session_id: str
@@ -38,6 +38,8 @@ class SessionStarted(Event):
     tools: tuple[str, ...]
     version: str
     resumed_from: str | None = None
+    forked_from: str | None = None
+    forked_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,15 @@ from dataclasses import asdict, dataclass
 
 import click
 
+from sandbox_agent.cli import steps
 from sandbox_agent.config import sessions_dir
-from sandbox_agent.engine.past import EVENTS_FILE, session_ids
+from sandbox_agent.engine.past import EVENTS_FILE, find_session, session_ids
 from sandbox_agent.events import RunFinished, SessionStarted, UserMessage
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.frontends.words import shorten
 from sandbox_agent.tape import read_tape
+
+SHOWN_CHANGES = 20
 
 
 @dataclass(slots=True)
@@ -46,6 +49,33 @@ def list_sessions(limit: int, as_json: bool) -> int:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.started_unix_s))
         click.echo(f"{row.session_id}  {when}  {row.status:<11}  {sanitise(row.workspace)}")
         click.echo(f"    {shorten(sanitise(row.task), 100)}")
+    return 0
+
+
+@COMMAND.command(name="show")
+@click.argument("session_id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a step, unsanitised.")
+def show(session_id: str, as_json: bool) -> int:
+    """The steps of session ID ("last" is the newest): what made each, and the files it changed.
+
+    `sandbox-agent undo ID --to STEP` goes back to one, `sandbox-agent fork ID --at STEP` begins a new session at it.
+    """
+    sessions = sessions_dir()
+    found = find_session(sessions, session_id)
+    rows = steps.rows(read_tape(sessions / found / EVENTS_FILE).entries)
+    if not rows and not as_json:
+        click.echo("There are no steps: nothing was checkpointed in this session.", err=True)
+    for row in rows:
+        if as_json:
+            click.echo(json.dumps(row.as_json()))
+            continue
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.time_unix_s))
+        click.echo(f"step {row.event.step:<4} {when}  {shorten(sanitise(row.cause), 100)}")
+        for change in row.event.changed[:SHOWN_CHANGES]:
+            kind = "links" if change["kind"] == "group" else change["kind"]
+            click.echo(f"    {kind:<9} {sanitise(str(change['path'])) or 'the workspace folder'}")
+        if row.event.changed_count > SHOWN_CHANGES:
+            click.echo(f"    and {row.event.changed_count - SHOWN_CHANGES:,} more")
     return 0
 
 

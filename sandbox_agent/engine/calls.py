@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import anyio
 
 from sandbox_agent.engine import gate, history
-from sandbox_agent.engine.scheduler import Call, partition, run_batch
+from sandbox_agent.engine.scheduler import Call, holds, partition, run_batch
 from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ToolError
 from sandbox_agent.events import ToolFinished, ToolResultsMessage, ToolStarted
@@ -33,14 +33,16 @@ async def run_calls(session: Session, uses: Sequence[ToolUse]) -> None:
     Also when cancelled or when the sandbox dies: calls without a result by then get the "interrupted" one.
     """
     results: dict[str, ToolResult] = {}
+    changing: list[str] = []
     try:
         for number, batch in enumerate(partition([_prepare(session, use) for use in uses])):
-            await _run_judged(session, batch, number, results)
+            await _run_judged(session, batch, number, results, changing)
     finally:
         for use in uses:
             if use.id not in results:
                 _finish(session, use, ToolResult(history.INTERRUPTED, is_error=True), 0.0, results)
         _emit_results(session, uses, results)
+        session.checkpoint_soon(changing)
 
 
 def refuse_calls(session: Session, uses: Sequence[ToolUse], reason: str) -> None:
@@ -61,7 +63,10 @@ def _prepare(session: Session, use: ToolUse) -> Call:
     return Call(use, tool, parsed)
 
 
-async def _run_judged(session: Session, batch: Sequence[Call], number: int, results: dict[str, ToolResult]) -> None:
+async def _run_judged(
+    session: Session, batch: Sequence[Call], number: int, results: dict[str, ToolResult], changing: list[str]
+) -> None:
+    """Run what is allowed of a batch; the calls among that which may change something are added to `changing`."""
     if any(call.refused is None for call in batch):
         await session.sandbox.start()  # begun long ago: this waits for it
     allowed: list[gate.Judged] = []
@@ -90,8 +95,16 @@ async def _run_judged(session: Session, batch: Sequence[Call], number: int, resu
         result = await _run_tool(session, call)
         _finish(session, call.use, result, time.monotonic() - started, results)
 
+    writers = [judged.call.use.id for judged in allowed if not _only_reads(judged.call)]
+    if writers:
+        await session.ready_for_changes()
+        changing += writers
     if allowed:
         await run_batch([judged.call for judged in allowed], run_one)
+
+
+def _only_reads(call: Call) -> bool:
+    return call.tool is not None and holds(call.tool.read_only, call.input)
 
 
 async def _run_tool(session: Session, call: Call) -> ToolResult:

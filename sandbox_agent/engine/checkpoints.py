@@ -17,7 +17,7 @@ import anyio
 
 from sandbox_agent.engine.channel import HandsLostError, NoHandsError, retried
 from sandbox_agent.engine.hands import Hands
-from sandbox_agent.engine.restoring import NotRestoredError, adopt, restore
+from sandbox_agent.engine.restoring import NotRestoredError, Restored, adopt, restore
 from sandbox_agent.engine.stepbook import StepBook
 from sandbox_agent.engine.taking import Limits, Taker
 from sandbox_agent.engine.told import shown
@@ -34,11 +34,13 @@ from sandbox_agent.workspaces.stored import go_on
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What an undo came to: the step whose tree is back, the new step that it made, and what cannot be made again."""
+    """What an undo came to: the step whose tree is back, the new step that it made, how many paths differ from before,
+    and what was not brought back."""
 
     target: Step
     step: Step
-    impossible: tuple[str, ...] = ()
+    changed: int
+    restored: Restored
 
 
 class Checkpoints:
@@ -172,6 +174,11 @@ class Checkpoints:
             raise WorkspaceError(f"step {number} {gone}; this one begins with step {self.first()}")
         return loaded
 
+    @property
+    def changed(self) -> bool:
+        """Whether there is more than the base."""
+        return self._book.current is not None and self._book.current.number != self.first()
+
     def first(self) -> int:
         """The first step that one can go back to."""
         return next(step.number for step in self.steps.headers() if step.workspace == self._book.token)
@@ -257,13 +264,14 @@ class Checkpoints:
             return step
 
         try:
-            impossible = await retried(
+            restored = await retried(
                 lambda: restore(taker, target.snapshot, target.bases, begun=begun), between=taker.look
             )
         except NotRestoredError:
             await conclude(None)
             raise
-        return Reached(target.step, await conclude(target.step.position), tuple(impossible))
+        step = await conclude(None if restored.theirs else target.step.position)
+        return Reached(target.step, step, len(diff(before, taker.snapshot)), restored)
 
     @asynccontextmanager
     async def _telling(self, consequence: str) -> AsyncIterator[None]:

@@ -7,14 +7,11 @@ starts in the background while the model's SDK is imported and the first request
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import cast
 
 import anyio
@@ -22,13 +19,15 @@ from anyio.abc import TaskGroup
 
 from sandbox_agent import __version__, registry
 from sandbox_agent.config import RunConfig, config_dir, sessions_dir
-from sandbox_agent.engine.discarding import discard, viewer
-from sandbox_agent.engine.late import LateSandbox
+from sandbox_agent.engine.checkpoints import Checkpoints
+from sandbox_agent.engine.discarding import discard
 from sandbox_agent.engine.lock import SessionLock
-from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past
-from sandbox_agent.engine.placement import AUTO, Placement, forget, place
+from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past, new_session_id
+from sandbox_agent.engine.placement import AUTO, Placement, forget
 from sandbox_agent.engine.reaping import reap_workspaces
 from sandbox_agent.engine.session import Approver, Session
+from sandbox_agent.engine.settling import settle_interrupted
+from sandbox_agent.engine.stage import late_sandbox, mask_of, open_workspace, spec_for
 from sandbox_agent.errors import ConfigError, SandboxAgentError, SandboxStartError
 from sandbox_agent.events import Notice, SandboxReady, SessionStarted, ToolResultsMessage
 from sandbox_agent.models.base import Model
@@ -37,18 +36,12 @@ from sandbox_agent.policy import saved
 from sandbox_agent.policy.load import check_outside_workspace, load_policy
 from sandbox_agent.policy.policy import Policy
 from sandbox_agent.prompts import prompt
-from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.sandboxes.endpoint import Endpoint, ping, resolve_endpoint
 from sandbox_agent.sandboxes.spec import SandboxSpec
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool, builtin_tools
-from sandbox_agent.types import WORKSPACE_MOUNT, Limits
-from sandbox_agent.workspaces.base import Workspace
-from sandbox_agent.workspaces.folder import resolve
-from sandbox_agent.workspaces.masks import masking_rule
-from sandbox_agent.workspaces.opening import create, reopen
-from sandbox_agent.workspaces.record import RECORD_NAME
+from sandbox_agent.types import Limits
 
 MODEL_KINDS = {"anthropic": "anthropic", "script": "scripted"}
 """What stands before the colon of `--model`, and the module under `models/` that makes it."""
@@ -84,31 +77,27 @@ async def open_session(config: RunConfig, *, approver: Approver | None = None) -
         raise _bare(group) from None
 
 
-def new_session_id() -> str:
-    """Sorts by time, cannot be guessed, and is a safe file name: 14 digits and 8 hex digits."""
-    return time.strftime("%Y%m%d%H%M%S", time.gmtime()) + secrets.token_hex(4)
-
-
 async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) -> Session:
     _model_kind(config.model)
     policy = _policy(config)
     past = load_past(sessions_dir(), config.resume, config.workspace.resolve()) if config.resume else None
-    endpoint = await anyio.to_thread.run_sync(_reachable_engine)
+    endpoint = await anyio.to_thread.run_sync(reachable_engine)
+    settled = await settle_interrupted()  # before this run takes its picture of the folder
     folder = sessions_dir() / (past.session_id if past else new_session_id())
     folder.mkdir(mode=0o700, exist_ok=past is not None)
     lock = SessionLock(folder)
     try:
-        workspace, placement = await _workspace(config, policy, folder, endpoint)
+        workspace, placement = await open_workspace(config, policy, folder, endpoint)
     except SandboxAgentError:
         lock.release()
         if past is None:
             shutil.rmtree(folder)
         raise
     tape = TapeWriter(folder / EVENTS_FILE)
-    spec = _spec(config, policy, workspace, folder)
-    sandbox = _late_sandbox(spec, endpoint, workspace)
+    spec = spec_for(config, policy, workspace, folder)
+    sandbox = late_sandbox(spec, endpoint, workspace)
     pool = _pool(policy)
-    ctx = ToolContext(sandbox=sandbox, workspace_host=str(workspace.host), masked=partial(_masked, workspace))
+    ctx = ToolContext(sandbox=sandbox, workspace_host=str(workspace.host), masked=partial(mask_of, workspace))
     session = Session(
         id=folder.name,
         model=cast(Model, None),  # `open_session` sets it while the container starts
@@ -127,7 +116,10 @@ async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) 
         save_rule=partial(saved.save, config_dir() / SAVED_RULES_FILE),
     )
     _begin(session, config, spec, past, placement)
-    tasks.start_soon(_start_sandbox, session)
+    for line in settled:
+        session.emit(Notice(level="warning", text=line))
+    session.checkpoints = Checkpoints(sandbox, workspace, folder, emit=session.emit, last_seq=lambda: tape.last_seq)
+    tasks.start_soon(_start_sandbox, session, tape.last_seq, past.last_step if past else -1)
     return session
 
 
@@ -186,45 +178,15 @@ def _policy(config: RunConfig) -> Policy:
     return saved.with_saved(policy, config_dir() / SAVED_RULES_FILE)
 
 
-def _reachable_engine() -> Endpoint:
+def reachable_engine() -> Endpoint:
+    """The person's engine.
+
+    Raises:
+        SandboxUnavailableError: it does not answer; nothing was started.
+    """
     endpoint = resolve_endpoint(os.environ)
     ping(endpoint)
     return endpoint
-
-
-async def _workspace(
-    config: RunConfig, policy: Policy, folder: Path, endpoint: Endpoint
-) -> tuple[Workspace, Placement | None]:
-    """The session's view of the folder: the one it left behind where it is resumed and something was kept, else new."""
-    view = viewer(folder.name, endpoint)
-    if (folder / RECORD_NAME).exists():
-        return await anyio.to_thread.run_sync(partial(reopen, folder, view=view)), None
-    host = await anyio.to_thread.run_sync(resolve, config.workspace, folder)
-    placement = await place(config.workspace_mode, host, endpoint, config.image or policy.sandbox.image)
-    make = partial(create, placement.mode, host, folder, masks=policy.sandbox.masks, view=view)
-    return await anyio.to_thread.run_sync(make), placement
-
-
-def _masked(workspace: Workspace, path: str) -> str | None:
-    """The mask rule that hides a resolved container path, None if none does."""
-    below = path.removeprefix(WORKSPACE_MOUNT + "/")
-    return masking_rule(workspace.masked, below) if below != path else None
-
-
-def _spec(config: RunConfig, policy: Policy, workspace: Workspace, folder: Path) -> SandboxSpec:
-    settings = policy.sandbox
-    return SandboxSpec(
-        image=config.image or settings.image,
-        workspace_source=workspace.mount,
-        uid=workspace.owner.uid,
-        gid=workspace.owner.gid,
-        session_id=folder.name,
-        state_dir=str(folder),
-        runtime=settings.runtime,
-        memory_bytes=settings.memory_bytes,
-        cpus=settings.cpus,
-        pids=settings.pids,
-    )
 
 
 def _pool(policy: Policy) -> ToolPool:
@@ -241,33 +203,14 @@ def _limits(config: RunConfig, policy: Policy) -> Limits:
     )
 
 
-def _late_sandbox(spec: SandboxSpec, endpoint: Endpoint, workspace: Workspace) -> LateSandbox:
-    """The container and the workspace are made ready side by side, as far as the one need not wait for the other."""
-    prepared = anyio.Event()
-
-    async def prepare() -> None:
-        await anyio.to_thread.run_sync(workspace.prepare)
-        prepared.set()
-
-    async def make() -> Sandbox:
-        # In a thread: importing the engine's clients costs 0.5 s, and the first model request must not wait for that.
-        module = await anyio.to_thread.run_sync(registry.load, "sandboxes", "docker")
-        if workspace.mount_waits:
-            await prepared.wait()
-        covers = tuple(f"{WORKSPACE_MOUNT}/{path}" for path in workspace.covers)
-        sandbox: Sandbox = module.create(replace(spec, masks=covers), endpoint)
-        return sandbox
-
-    return LateSandbox(make, beside=prepare)
-
-
-async def _start_sandbox(session: Session) -> None:
+async def _start_sandbox(session: Session, after_seq: int, recorded: int) -> None:
     started = time.monotonic()
     try:
         info = await session.sandbox.start()
     except SandboxAgentError as exc:
         if isinstance(exc, SandboxStartError):
             forget()
+        session.checkpoints = None
         session.fail(exc)
         return
     session.pass_on_notes()
@@ -279,6 +222,8 @@ async def _start_sandbox(session: Session) -> None:
             start_s=time.monotonic() - started,
         )
     )
+    if session.checkpoints is not None:
+        await session.checkpoints.begin(after_seq=after_seq, recorded=recorded)
     try:
         await reap_workspaces()
     except (SandboxAgentError, OSError) as exc:
@@ -290,7 +235,7 @@ async def _close(session: Session) -> None:
     try:
         await session.sandbox.close()
         await anyio.to_thread.run_sync(session.workspace.release)
-        if session.unapplied is not None and not session.unapplied:
+        if not session.copy_is_wanted:
             await discard(sessions_dir() / session.id)
     finally:
         if session.model is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import secrets
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +42,11 @@ class Past:
     last_step: int = -1
 
 
+def new_session_id() -> str:
+    """Sorts by time, cannot be guessed, and is a safe file name: 14 digits and 8 hex digits."""
+    return time.strftime("%Y%m%d%H%M%S", time.gmtime()) + secrets.token_hex(4)
+
+
 def session_ids(sessions: Path) -> list[str]:
     """All recorded sessions, newest first (IDs begin with their time)."""
     if not sessions.is_dir():
@@ -47,6 +54,19 @@ def session_ids(sessions: Path) -> list[str]:
     return sorted(
         (p.name for p in sessions.iterdir() if _ID.match(p.name) and (p / EVENTS_FILE).exists()), reverse=True
     )
+
+
+def find_session(sessions: Path, wanted: str) -> str:
+    """The session with this ID, or the newest for "last".
+
+    Raises:
+        ConfigError: there is no such session.
+    """
+    ids = session_ids(sessions)
+    session_id = ids[0] if wanted == "last" and ids else wanted
+    if session_id not in ids:
+        raise ConfigError(f"there is no session {wanted!r}; `sandbox-agent sessions list` shows those there are")
+    return session_id
 
 
 def first_event(sessions: Path, session_id: str) -> SessionStarted | None:

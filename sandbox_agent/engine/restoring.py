@@ -6,7 +6,7 @@ after an interruption it comes to the same, for it starts from what is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 import anyio
@@ -35,12 +35,23 @@ class Contents:
     """Where the files of a plan are in the store, and those that are not to be had."""
 
     names: dict[str, str]
-    missing: list[str]
+    missing: dict[str, Node]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What could not be brought back: sockets and devices, and files that the person had changed before they were kept.
+
+    Those are as they were before.
+    """
+
+    impossible: tuple[str, ...] = ()
+    theirs: tuple[str, ...] = ()
 
 
 async def restore(
     taker: Taker, target: Snapshot, bases: Mapping[str, str], *, begun: Callable[[], None] = lambda: None
-) -> list[str]:
+) -> Restored:
     """Make the workspace what `target` says; `taker` has just looked, and looks again at the end.
 
     Args:
@@ -49,19 +60,21 @@ async def restore(
         bases: contents of the base that `target` is of.
         begun: called when all is there, before anything is touched.
 
-    Returns:
-        Paths that cannot be made again (sockets, devices).
-
     Raises:
         ContentMissingError, NotRestoredError: see there.
         HandsLostError: interrupted; call it again after another look.
     """
     made = plan(taker.snapshot, target)
     contents = await anyio.to_thread.run_sync(_contents, taker, made, bases)
+    theirs = {path for path, node in contents.missing.items() if node.sha256 is None}
+    if theirs:
+        target = _keeping(taker.snapshot, target, theirs)
+        made = plan(taker.snapshot, target)
+        contents = await anyio.to_thread.run_sync(_contents, taker, made, bases)
     if contents.missing:
         raise ContentMissingError(
-            f"{shown(contents.missing, SHOWN_PATHS)}: the content was not kept (too large, unreadable, or changed in "
-            "your folder meanwhile), so nothing was brought back"
+            f"{shown(sorted(contents.missing), SHOWN_PATHS)}: the content was not kept (too large or unreadable), so "
+            "nothing was brought back; choose another step"
         )
     await anyio.to_thread.run_sync(begun)
     faults = await taker.hands.put(made, contents.names, taker.store)
@@ -70,16 +83,22 @@ async def restore(
     if wrong:
         why = f" ({'; '.join(faults[:3])})" if faults else ""
         raise NotRestoredError(f"{shown(wrong, SHOWN_PATHS)}: could not be brought back as it was{why}")
-    return made.impossible
+    return Restored(tuple(made.impossible), tuple(sorted(theirs)))
+
+
+def _keeping(current: Snapshot, target: Snapshot, paths: Set[str]) -> Snapshot:
+    """The target with some paths as they are now."""
+    kept = {path: current.nodes[path]._replace(group=None) for path in paths if path in current.nodes}
+    return target.changed(kept, paths - kept.keys())
 
 
 def _contents(taker: Taker, made: Plan, bases: Mapping[str, str]) -> Contents:
-    found = Contents({}, [])
+    found = Contents({}, {})
     for path, node in made.files.items():
         if node.size_bytes:
             name = taker.content_of(path, node, bases)
             if name is None:
-                found.missing.append(path)
+                found.missing[path] = node
             else:
                 found.names[path] = name
     return found

@@ -188,7 +188,10 @@ class Session:
     @property
     def copy_is_wanted(self) -> bool:
         """Whether the session's copy holds something that is nowhere else: changes, or commits, or nobody looked."""
-        return self.unapplied is None or bool(self.unapplied) or bool(self.workspace.commits)
+        if self.unapplied is None or self.unapplied or self.workspace.commits:
+            return True
+        # In mode bind the folder itself was changed, and the checkpoints are the only way back.
+        return self.workspace.mode == "bind" and self.checkpoints is not None and self.checkpoints.changed
 
     def interrupt(self) -> None:
         """End the running turn: open calls get an "interrupted" result, the history stays valid."""

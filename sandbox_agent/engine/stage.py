@@ -13,6 +13,7 @@ from sandbox_agent import registry
 from sandbox_agent.config import RunConfig
 from sandbox_agent.engine.discarding import viewer
 from sandbox_agent.engine.filling import fill
+from sandbox_agent.engine.forking import fork_origin
 from sandbox_agent.engine.late import LateSandbox
 from sandbox_agent.engine.placement import Placement, place
 from sandbox_agent.policy.policy import Policy
@@ -40,11 +41,21 @@ async def open_workspace(
     view = viewer(folder.name, endpoint)
     if (folder / RECORD_NAME).exists():
         return await anyio.to_thread.run_sync(partial(reopen, folder, view=view)), None
+    origin = await anyio.to_thread.run_sync(fork_origin, folder)
+    if origin is not None:
+        volume = volume_name(folder) if origin.in_volume else ""
+        make = partial(create, origin.mode, origin.host, folder, masks=origin.masks, view=view, volume=volume)
+        return await anyio.to_thread.run_sync(make), None
     host = await anyio.to_thread.run_sync(resolve, config.workspace, folder)
     placement = await place(config.workspace_mode, host, endpoint, config.image or policy.sandbox.image)
-    volume = f"sandbox-agent-{folder.name}-workspace" if placement.in_volume else ""
+    volume = volume_name(folder) if placement.in_volume else ""
     make = partial(create, placement.mode, host, folder, masks=policy.sandbox.masks, view=view, volume=volume)
     return await anyio.to_thread.run_sync(make), placement
+
+
+def volume_name(folder: Path) -> str:
+    """Of the engine's volume that holds a session's copy."""
+    return f"sandbox-agent-{folder.name}-workspace"
 
 
 def mask_of(workspace: Workspace, path: str) -> str | None:

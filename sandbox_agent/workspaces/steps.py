@@ -134,8 +134,8 @@ class Steps:
             for path in self.folder.glob(f"[0-9]*{_STEP_SUFFIX}"):
                 path.unlink(missing_ok=True)
             self.end_restore()
-            self.fulfilled()
-            self.store.discard()
+            if not (self.folder / _WANTED_NAME).exists():  # a fork that never began still needs what it is to begin with
+                self.store.discard()
 
     def want(self, loaded: Loaded) -> None:
         """Note the tree that a fork is to begin with."""

@@ -1,0 +1,123 @@
+"""Undo for a session that no process has open: a container on its kept workspace, the step brought back, and told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from sandbox_agent.config import sessions_dir
+from sandbox_agent.engine.checkpoints import Checkpoints, Reached
+from sandbox_agent.engine.discarding import viewer
+from sandbox_agent.engine.forking import session_folder
+from sandbox_agent.engine.lock import SessionLock
+from sandbox_agent.engine.open import reachable_engine
+from sandbox_agent.engine.past import EVENTS_FILE, Past, first_event, load_past
+from sandbox_agent.engine.stage import late_sandbox
+from sandbox_agent.events import ConversationRewound, Event, Notice, ToolResultsMessage, UserMessage
+from sandbox_agent.prompts import prompt
+from sandbox_agent.sandboxes.endpoint import Endpoint
+from sandbox_agent.sandboxes.spec import DEFAULT_IMAGE, SandboxSpec
+from sandbox_agent.tape import TapeWriter
+from sandbox_agent.types import VolumeMount
+from sandbox_agent.workspaces.base import Workspace
+from sandbox_agent.workspaces.opening import reopen
+from sandbox_agent.workspaces.stored import end_at
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the person said of the conversation, and where lines for them go."""
+
+    rewind: bool
+    tell: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """The session, and what the undo came to."""
+
+    session_id: str
+    reached: Reached
+
+
+async def undo_session(wanted: str, to: int | None, *, rewind: bool, tell: Callable[[str], None]) -> Undone:
+    """Bring the workspace of a session back to a step.
+
+    Args:
+        wanted: an ID, or "last" for the newest session.
+        to: the step; None is the one before the last.
+        rewind: the conversation goes back to that step, too; otherwise the model gets a note when it goes on.
+        tell: takes lines for the person.
+
+    Raises:
+        ConfigError: there is no such session, or a process has it open.
+        WorkspaceError: its workspace is gone, or see `Checkpoints.undo`.
+        SandboxError: the container could not be started, or ended.
+    """
+    folder = session_folder(wanted)
+    lock = SessionLock(folder)
+    try:
+        past = load_past(sessions_dir(), folder.name, folder)
+        endpoint = await anyio.to_thread.run_sync(reachable_engine)
+        view = viewer(folder.name, endpoint)
+        workspace = await anyio.to_thread.run_sync(partial(reopen, folder, view=view))
+        tape = TapeWriter(folder / EVENTS_FILE)
+        try:
+            reached = await _undo(folder, workspace, endpoint, tape, past, to, Told(rewind, tell))
+            _record(tape, past, reached, rewind=rewind)
+            tape.sync()
+        finally:
+            tape.close()
+        await anyio.to_thread.run_sync(end_at, folder, reached.step.number)
+    finally:
+        lock.release()
+    return Undone(folder.name, reached)
+
+
+async def _undo(
+    folder: Path, workspace: Workspace, endpoint: Endpoint, tape: TapeWriter, past: Past, to: int | None, told: Told
+) -> Reached:
+    sandbox = late_sandbox(_spec(folder, workspace), endpoint, workspace)
+
+    def emit(event: Event) -> None:
+        tape.append(event)
+        if isinstance(event, Notice):
+            told.tell(event.text)
+
+    checkpoints = Checkpoints(sandbox, workspace, folder, emit=emit, last_seq=lambda: tape.last_seq)
+    try:
+        await sandbox.start()
+        await checkpoints.begin(after_seq=tape.last_seq, recorded=past.last_step)
+        return await checkpoints.undo(to, rewind=told.rewind)
+    finally:
+        await sandbox.close()
+        await anyio.to_thread.run_sync(workspace.release)
+
+
+def _spec(folder: Path, workspace: Workspace) -> SandboxSpec:
+    """The strict container of a session, on its image; nothing but the hands runs in it."""
+    started = first_event(sessions_dir(), folder.name)
+    return SandboxSpec(
+        image=started.image if started is not None else DEFAULT_IMAGE,
+        workspace_source=workspace.mount,
+        uid=workspace.owner.uid,
+        gid=workspace.owner.gid,
+        session_id=folder.name,
+        state_dir=None if isinstance(workspace.mount, VolumeMount) else str(folder),
+    )
+
+
+def _record(tape: TapeWriter, past: Past, reached: Reached, *, rewind: bool) -> None:
+    """Say in the session's record what became of the conversation."""
+    if rewind:
+        tape.append(ConversationRewound(to_seq=reached.target.after_seq, step=reached.target.number))
+        return
+    if past.missing:
+        tape.append(ToolResultsMessage(content=past.missing))  # before the note: results come first
+    if past.messages:
+        text = prompt("engine/undone").format(step=reached.target.number, count=reached.changed)
+        tape.append(UserMessage(content=({"type": "text", "text": text},)))
