@@ -83,6 +83,7 @@ async def _engine_checks(engine: Engine, image: str, quick: bool) -> AsyncIterat
     if quick:
         yield Check("sandbox", "warn", "not tried (--quick)", "leave --quick out to start a container")
         return
-    for check in await try_sandbox(engine.endpoint, image):
+    workspace, in_volume = await try_workspace(engine.endpoint, image)
+    for check in await try_sandbox(engine.endpoint, image, in_volume=in_volume):
         yield check
-    yield await try_workspace(engine.endpoint, image)
+    yield workspace

@@ -15,32 +15,25 @@ from sandbox_agent.frontends import words
 from sandbox_agent.sandboxes.base import ExecResult, SandboxInfo
 from sandbox_agent.sandboxes.docker import create
 from sandbox_agent.sandboxes.endpoint import Endpoint
+from sandbox_agent.sandboxes.reap import remove_all
 from sandbox_agent.sandboxes.spec import SandboxSpec
+from sandbox_agent.types import VolumeMount
 from sandbox_agent.workspaces.folder import resolve
 
 TRIAL_UID = 65532
 """Tools never run as 0, whoever asks."""
 
 
-async def try_sandbox(endpoint: Endpoint, image: str) -> list[Check]:
-    """Start, run, remove; the container is gone afterwards whatever happened."""
+async def try_sandbox(endpoint: Endpoint, image: str, *, in_volume: bool = False) -> list[Check]:
+    """Start, run, remove; the container is gone afterwards whatever happened.
+
+    Args:
+        endpoint: the engine.
+        image: what to start.
+        in_volume: the engine sees no file of this machine.
+    """
     with tempfile.TemporaryDirectory(prefix="sandbox-agent-doctor-") as parent:
-        folder, state = Path(parent) / "workspace", Path(parent) / "state"
-        folder.mkdir()
-        state.mkdir()
-        uid = os.getuid() or TRIAL_UID
-        gid = os.getgid() or TRIAL_UID
-        if os.getuid() == 0:
-            os.chown(folder, uid, gid)
-        spec = SandboxSpec(
-            image=image,
-            workspace_source=str(folder),
-            uid=uid,
-            gid=gid,
-            session_id=f"doctor{time.time_ns():x}",
-            state_dir=str(state),
-        )
-        sandbox = create(spec, endpoint)
+        sandbox = create(_spec(Path(parent), image, in_volume), endpoint)
         started = time.monotonic()
         try:
             info = await sandbox.start()
@@ -50,11 +43,28 @@ async def try_sandbox(endpoint: Endpoint, image: str) -> list[Check]:
             return [Check("sandbox", "fail", str(exc))]
         finally:
             await sandbox.close()
+            if in_volume:
+                await remove_all(endpoint, sandbox.spec.session_id)
         return _checks(info, result, ready_s)
 
 
-async def try_workspace(endpoint: Endpoint, image: str) -> Check:
-    """Which workspace mode a run in the current folder gets, by mounting what it would mount."""
+def _spec(parent: Path, image: str, in_volume: bool) -> SandboxSpec:
+    name, uid, gid = f"doctor{time.time_ns():x}", os.getuid() or TRIAL_UID, os.getgid() or TRIAL_UID
+    if in_volume:
+        mount = VolumeMount(f"sandbox-agent-{name}")
+        return SandboxSpec(image=image, workspace_source=mount, uid=uid, gid=gid, session_id=name, state_dir=None)
+    folder, state = parent / "workspace", parent / "state"
+    folder.mkdir()
+    state.mkdir()
+    if os.getuid() == 0:
+        os.chown(folder, uid, gid)
+    return SandboxSpec(
+        image=image, workspace_source=str(folder), uid=uid, gid=gid, session_id=name, state_dir=str(state)
+    )
+
+
+async def try_workspace(endpoint: Endpoint, image: str) -> tuple[Check, bool]:
+    """Which workspace mode a run in the current folder gets, by mounting what it would mount; whether in a volume."""
     with tempfile.TemporaryDirectory(prefix="sandbox-agent-doctor-") as other:
         try:
             try:
@@ -63,9 +73,9 @@ async def try_workspace(endpoint: Endpoint, image: str) -> Check:
                 host = Path(other).resolve()
             placement = await place(AUTO, host, endpoint, image, fresh=True)
         except (SandboxAgentError, OSError) as exc:
-            return Check("workspace", "fail", str(exc))
+            return Check("workspace", "fail", str(exc)), False
     todo = "a run copies the folder first, which takes longer; nothing has to be done" if placement.why else None
-    return Check("workspace", "warn" if placement.why else "ok", placement.line, todo)
+    return Check("workspace", "warn" if placement.why else "ok", placement.line, todo), placement.in_volume
 
 
 def _checks(info: SandboxInfo, result: ExecResult, ready_s: float) -> list[Check]:

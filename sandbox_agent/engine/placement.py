@@ -103,6 +103,8 @@ async def place(wanted: str, host: Path, endpoint: Endpoint, image: str, *, fres
         return Placement(wanted, in_volume=not ability.sees_files)
     inside = await anyio.to_thread.run_sync(mounts_below, host)
     why = f"another file system is mounted at {inside[0]}" if inside else ability.no_overlay
+    if not ability.sees_files:
+        why = _UNSEEN
     return Placement("copy", not ability.sees_files, why) if why else Placement("overlay")
 
 
@@ -228,7 +230,8 @@ def _key(endpoint: Endpoint, host: Path) -> str:
     engine = identify(endpoint)
     owner = "root" if os.lstat(host).st_uid == 0 else "other"
     devices = f"{os.lstat(state_dir()).st_dev:x} {os.lstat(host).st_dev:x}"
-    return f"{engine.id} {engine.version} {engine.kernel} {devices} {os.geteuid()} {owner}"
+    # The address too: engines on one machine may share their ID, and not see the same files.
+    return f"{endpoint.url} {engine.id} {engine.version} {engine.kernel} {devices} {os.geteuid()} {owner}"
 
 
 def _known() -> dict[str, Ability]:

@@ -20,7 +20,7 @@ from sandbox_agent.workspaces.drift import Start, as_started, drifted
 from sandbox_agent.workspaces.entries import examine
 from sandbox_agent.workspaces.gitrefs import note_refs
 from sandbox_agent.workspaces.ledger import interrupted
-from sandbox_agent.workspaces.manifest import Entry, Manifest, Stamp, stamp
+from sandbox_agent.workspaces.manifest import MASKED_BY, Entry, Manifest, Stamp, stamp
 from sandbox_agent.workspaces.masklayer import build, dress
 from sandbox_agent.workspaces.masks import Masks
 from sandbox_agent.workspaces.mounting import attach_idmapped, detach, is_mounted, merged_view
@@ -157,6 +157,8 @@ class OverlayWorkspace:
         self._tell(found)
 
     def _tell(self, found: Survey) -> None:
+        for path, rule in self._masked.items():
+            self._notes.add(MASKED_BY + rule, path)
         if found.foreign:
             who = f"uid {self.owner.uid}"
             self._notes.say(
