@@ -9,12 +9,11 @@ from pathlib import Path
 import anyio
 import click
 
-from sandbox_agent.cli.kept import find_session
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.discarding import viewer
 from sandbox_agent.engine.exporting import Commits, Exporter, exporting
 from sandbox_agent.engine.lock import SessionLock
-from sandbox_agent.engine.past import first_event
+from sandbox_agent.engine.past import find_session, first_event
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.frontends import words
 from sandbox_agent.frontends.sanitise import sanitise
@@ -32,7 +31,7 @@ def run_export(wanted: str, bundle: Path | None, patches: Path | None, repositor
         WorkspaceError: the session keeps no copy.
         SandboxError: no sandbox, or git inside does not answer as git does.
     """
-    session_id = find_session(wanted)
+    session_id = find_session(sessions_dir(), wanted)
     folder = sessions_dir() / session_id
     lock = SessionLock(folder)
     try:

@@ -12,8 +12,7 @@ import anyio
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.discarding import discard, viewer
 from sandbox_agent.engine.lock import SessionLock
-from sandbox_agent.engine.past import EVENTS_FILE, session_ids
-from sandbox_agent.errors import ConfigError
+from sandbox_agent.engine.past import EVENTS_FILE, find_session
 from sandbox_agent.events import ChangesApplied
 from sandbox_agent.frontends.review import Choice
 from sandbox_agent.tape import TapeWriter
@@ -36,32 +35,19 @@ class Kept:
     settled: ApplyOutcome | None = None
 
 
-def find_session(wanted: str) -> str:
-    """The session `wanted`, an ID or "last" for the newest session.
-
-    Raises:
-        ConfigError: there is no such session.
-    """
-    ids = session_ids(sessions_dir())
-    session_id = ids[0] if wanted == "last" and ids else wanted
-    if session_id not in ids:
-        raise ConfigError(f"there is no session {wanted!r}; `sandbox-agent sessions list` shows those there are")
-    return session_id
-
-
 @contextmanager
 def open_kept(wanted: str, *, settle: bool = False) -> Iterator[Kept]:
     """The kept changes of a session, which nobody else can use meanwhile.
 
     Args:
-        wanted: see `find_session`.
+        wanted: an ID, or "last" for the newest session.
         settle: finish an apply that was interrupted first.
 
     Raises:
         ConfigError: there is no such session, or it is still running.
         WorkspaceError: it keeps no copy, or the copy or the folder cannot be read.
     """
-    session_id = find_session(wanted)
+    session_id = find_session(sessions_dir(), wanted)
     folder = sessions_dir() / session_id
     lock = SessionLock(folder)
     try:

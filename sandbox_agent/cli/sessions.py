@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 import click
 
-from sandbox_agent.cli import steps
+from sandbox_agent.cli import removing, steps
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.past import EVENTS_FILE, find_session, session_ids
 from sandbox_agent.events import RunFinished, SessionStarted, UserMessage
@@ -32,9 +32,12 @@ class Row:
     status: str = "unfinished"
 
 
-@click.group(name="sessions", short_help="List past sessions.")
+@click.group(name="sessions", short_help="List past sessions, and the steps of one.")
 def COMMAND() -> None:
     """Past sessions; go on with one by `sandbox-agent run --resume ID`."""
+
+
+COMMAND.add_command(removing.remove)
 
 
 @COMMAND.command(name="list")

@@ -1,4 +1,4 @@
-"""What the repositories in the person's folder pointed to when a session began. Read as data, git runs in no folder here.
+"""What the repositories in the person's folder pointed to when a session began, read as data: no git runs there.
 
 It is what commits made inside are told from, so it is written down at the start and not asked for afterwards.
 """
