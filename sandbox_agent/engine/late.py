@@ -1,4 +1,4 @@
-"""A sandbox that starts while other things go on: every verb waits for it, so only the first tool feels the start."""
+"""What a start has to wait for, beside each other: a sandbox whose verbs wait for it, and a model that is imported."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
 from sandbox_agent.errors import SandboxAgentError, SandboxUnavailableError
+from sandbox_agent.models.base import Model
 from sandbox_agent.sandboxes.base import (
     DEFAULT_MAX_OUTPUT_BYTES,
     ExecResult,
@@ -128,6 +130,33 @@ class LateSandbox:
     ) -> FileContent:
         """See `Sandbox.replace_file`."""
         return await (await self._ready()).replace_file(path, data, expected_sha256=expected_sha256, resolved=resolved)
+
+
+class LoadingModel:
+    """A model while its SDK is imported, which takes over a second of CPU."""
+
+    def __init__(self, make: Callable[[], Model]) -> None:
+        self._make = make
+        self._done = anyio.Event()
+        self._model: Model | None = None
+        self._fault: SandboxAgentError | None = None
+
+    async def load(self) -> None:
+        """Import and make it, in a thread that is abandoned when the start fails: a fault is told in milliseconds."""
+        try:
+            self._model = await anyio.to_thread.run_sync(self._make, abandon_on_cancel=True)
+        except SandboxAgentError as exc:
+            self._fault = exc
+        finally:
+            self._done.set()
+
+    async def loaded(self) -> Model:
+        """The model; raises the `SandboxAgentError` that making it raised."""
+        await self._done.wait()
+        if self._fault is not None:
+            raise self._fault
+        assert self._model is not None
+        return self._model
 
 
 def _first(group: BaseExceptionGroup[SandboxAgentError]) -> SandboxAgentError:

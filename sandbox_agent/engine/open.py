@@ -21,6 +21,7 @@ from sandbox_agent import __version__, registry
 from sandbox_agent.config import RunConfig, config_dir, sessions_dir
 from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.discarding import discard
+from sandbox_agent.engine.late import LoadingModel
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past, new_session_id
 from sandbox_agent.engine.placement import AUTO, Placement, forget
@@ -64,10 +65,12 @@ async def open_session(config: RunConfig, *, approver: Approver | None = None) -
     """
     try:
         async with anyio.create_task_group() as tasks:
+            kind, name = _model_kind(config.model)
+            loading = LoadingModel(lambda: registry.load("models", kind).create(name))
+            tasks.start_soon(loading.load)
             session = await _open(config, approver, tasks)
             try:
-                # Beside the container, which is starting by now: the SDK's import alone takes over a second.
-                session.model = await anyio.to_thread.run_sync(_load_model, config.model)
+                session.model = await loading.loaded()
                 yield session
             finally:
                 tasks.cancel_scope.cancel()
@@ -78,7 +81,6 @@ async def open_session(config: RunConfig, *, approver: Approver | None = None) -
 
 
 async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) -> Session:
-    _model_kind(config.model)
     policy = _policy(config)
     past = load_past(sessions_dir(), config.resume, config.workspace.resolve()) if config.resume else None
     endpoint = await anyio.to_thread.run_sync(reachable_engine)
@@ -161,12 +163,6 @@ def _model_kind(spec: str) -> tuple[str, str]:
     if kind == "anthropic":
         check_credentials(os.environ)
     return MODEL_KINDS[kind], name
-
-
-def _load_model(spec: str) -> Model:
-    kind, name = _model_kind(spec)
-    model: Model = registry.load("models", kind).create(name)
-    return model
 
 
 def _policy(config: RunConfig) -> Policy:
