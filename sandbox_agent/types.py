@@ -7,6 +7,7 @@ Message content is kept as the Messages API's own JSON blocks, so that blocks th
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,6 +81,14 @@ class PathAccess:
     path: str
     write: bool
     resolved: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """What a search of a folder must not show. `covers` takes a path relative to it, `rules` are who says so."""
+
+    rules: tuple[str, ...]
+    covers: Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)

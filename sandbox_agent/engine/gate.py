@@ -32,6 +32,7 @@ async def judge(session: Session, calls: Sequence[Call]) -> list[Judged]:
     Raises:
         SandboxError: where a path leads could not be found out because the sandbox is gone.
     """
+    session.ctx.withheld = session.policy.withheld
     subjects = [_subject(session, call) for call in calls]
     subjects = await _resolve(session, subjects)
     judged: list[Judged] = []

@@ -6,12 +6,14 @@ start; no decision changes them.
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from sandbox_agent.policy.calls import judge_call
 from sandbox_agent.policy.paths import TOOLS_HOME, below
+from sandbox_agent.policy.reach import search_may_reach
 from sandbox_agent.policy.rules import RuleSet, parse_rule
 from sandbox_agent.policy.shell import analyse
 from sandbox_agent.policy.shell_judge import judge_command
@@ -25,6 +27,7 @@ from sandbox_agent.types import (
     PermissionRequest,
     Subject,
     Verdict,
+    Withheld,
 )
 
 MIB = 1024 * 1024
@@ -94,10 +97,26 @@ class Policy:
         bare = [rule for rule in self.rules.deny if rule.bare]
         return frozenset(name for name in names if any(rule.names(name) for rule in bare))
 
-    def read_denied(self, path: str, resolved: str | None = None) -> str | None:
-        """The label of the deny rule that forbids reading this container path, for tools that walk folders."""
-        access = PathAccess(path, write=False, resolved=resolved)
-        return next((rule.label for rule in self.rules.deny if rule.touches(access)), None)
+    def withheld(self, folder: str, resolved: str) -> Withheld | None:
+        """What a search of this container folder must not show: files below it that a deny or ask rule keeps from
+        being read. A rule that covers the folder itself was judged with the call. None where no rule says anything.
+        """
+        root = PathAccess(folder, write=False, resolved=resolved)
+        places = {folder, resolved}
+        rules = [
+            rule
+            for rule in (*self.rules.deny, *self.rules.ask)
+            if rule.path is not None
+            and rule.is_about_files(write=False)
+            and not rule.touches(root)
+            and any(search_may_reach(rule.path, place, skips_hidden=False) for place in places)
+        ]
+
+        def covers(path: str) -> bool:
+            found = PathAccess(posixpath.join(folder, path), write=False, resolved=posixpath.join(resolved, path))
+            return any(rule.touches(found) for rule in rules)
+
+        return Withheld(tuple(rule.label for rule in rules), covers) if rules else None
 
     def with_allow(self, rule: str, *, location: str = "this session") -> Policy:
         """The same policy with one more allow rule. Deny and ask rules still stand.

@@ -19,6 +19,9 @@ from sandbox_agent.tools.search_root import SearchRoot, search_root
 from sandbox_agent.types import PathAccess, Subject, ToolResult
 
 LIMIT = 100
+_UNCHECKED_LIMIT = 20_000
+"""How many of the newest are looked at where rules may take some away."""
+
 _WALK_S = 20.0
 _TIMEOUT_S = 30.0
 _MISSING = 127
@@ -48,9 +51,10 @@ async def run(value: GlobInput, ctx: ToolContext) -> ToolResult:
         compile_glob(pattern)
     except ValueError as exc:
         raise ToolError(f"pattern {value.pattern!r}: {exc}.") from exc
-    argv = ["python3", "-I", "-S", "-c", _program(), root.folder, pattern, str(LIMIT), str(_WALK_S)]
+    limit = LIMIT if root.withheld is None else _UNCHECKED_LIMIT
+    argv = ["python3", "-I", "-S", "-c", _program(), root.folder, pattern, str(limit), str(_WALK_S)]
     ended = await ctx.sandbox.exec(argv, cwd="/", timeout_s=_TIMEOUT_S)
-    return _result(value, root, pattern, _listing(ended))
+    return _result(value, root, pattern, _shown(_listing(ended, limit), root))
 
 
 def _split(value: GlobInput) -> tuple[str | None, str]:
@@ -79,7 +83,7 @@ class _Listing(NamedTuple):
     paths: list[str]
 
 
-def _listing(ended: ExecResult) -> _Listing:
+def _listing(ended: ExecResult, limit: int) -> _Listing:
     """What the walk printed, as data that is not trusted: it comes out of the container.
 
     Raises:
@@ -87,13 +91,22 @@ def _listing(ended: ExecResult) -> _Listing:
     """
     if ended.exit_code == _MISSING:
         raise ToolError("Glob needs python3, and this image does not have it. Use find in Bash.")
+    if ended.truncated:
+        raise ToolError("The list of files is too long. Narrow path or pattern.")
     try:
         total, complete, unreadable, *paths = ended.stdout.decode("utf-8", "replace").split("\0")[:-1]
-        return _Listing(int(total), complete == "1", int(unreadable), paths[:LIMIT])
+        return _Listing(int(total), complete == "1", int(unreadable), paths[:limit])
     except ValueError as exc:
         said = ended.stderr.decode("utf-8", "replace").strip()[-500:]
         why = f"it took longer than {_TIMEOUT_S:g} s" if ended.timed_out else said or "no listing came"
         raise ToolError(f"The files could not be listed: {why}") from exc
+
+
+def _shown(listing: _Listing, root: SearchRoot) -> _Listing:
+    """The listing without what must not be shown; those not looked at stay in the total."""
+    paths = [path for path in listing.paths if not root.withholds(path)]
+    total = listing.total - len(listing.paths) + len(paths)
+    return listing._replace(total=total, paths=paths[:LIMIT])
 
 
 def _result(value: GlobInput, root: SearchRoot, pattern: str, listing: _Listing) -> ToolResult:
@@ -107,6 +120,8 @@ def _result(value: GlobInput, root: SearchRoot, pattern: str, listing: _Listing)
         notes.append(f"The search was stopped after {_WALK_S:g} s: files are missing. Narrow path or pattern.")
     if listing.unreadable:
         notes.append(f"{listing.unreadable} directories could not be read.")
+    if root.withheld_note is not None:
+        notes.append(root.withheld_note)
     if not shown:
         where = "itself" if "/" not in pattern and "**" not in pattern else "or below"
         hint = f' For all levels use "**/{pattern}".' if where == "itself" else ""

@@ -131,6 +131,8 @@ def _listed(
         notes.append("There was more output than is kept: this is not all. Narrow path, glob or type.")
     if result.unreadable:
         notes.append(f"{result.unreadable} files or directories could not be read.")
+    if root.withheld_note is not None:
+        notes.append(root.withheld_note)
     text = "\n".join([*shown, *([""] if shown and notes else []), *(f"[{note}]" for note in notes)])
     meta = {"total": len(lines), "truncated": last < len(lines) or not result.complete}
     return ToolResult(text, meta=meta)

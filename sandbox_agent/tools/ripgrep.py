@@ -21,6 +21,9 @@ _MAX_OUTPUT_BYTES = 16 * MIB
 _MISSING = 127
 _ERROR = 2
 _IO_FAULT = re.compile(r"\(os error \d+\)\Z")
+_NO_LINE_BREAKS = "!*\n*"
+"""A line break in a name would split its path in the output, and the rest would look like a path of its own."""
+
 _ALWAYS = "rg --no-config --color never --no-heading --with-filename --null --sort path --hidden --no-require-git"
 
 
@@ -50,6 +53,8 @@ async def search(ctx: ToolContext, root: SearchRoot, options: Sequence[str], pat
     """
     wanted = _Filter(root, glob)
     ignoring = [] if root.name else [*wanted.options(options), "--glob", "!.git"]
+    if root.withheld is not None:
+        ignoring += ["--glob", _NO_LINE_BREAKS]
     argv = [*_ALWAYS.split(), *options, *ignoring, "-e", pattern, "--", f"./{root.name}"]
     try:
         ended = await ctx.sandbox.exec(argv, cwd=root.folder, timeout_s=TIMEOUT_S, max_output_bytes=_MAX_OUTPUT_BYTES)
@@ -59,7 +64,10 @@ async def search(ctx: ToolContext, root: SearchRoot, options: Sequence[str], pat
         raise ToolError(f"The pattern cannot be given to ripgrep: {exc}") from exc
     unreadable = _check(ended)
     lines = _paths(ended) if FILES_ONLY in options else _lines(ended)
-    found = [line for line in lines if not line.path or wanted.takes(line.path)]
+    taken = {
+        path: wanted.takes(path) and not root.withholds(path) for path in {line.path for line in lines if line.path}
+    }
+    found = [line for line in lines if not line.path or taken[line.path]]
     return Search(_tidy(found), not ended.truncated and not ended.timed_out, ended.timed_out, unreadable)
 
 

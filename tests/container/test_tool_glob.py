@@ -9,6 +9,7 @@ import pytest
 from search_tree import TREE
 from tool_box import ToolBox, call, refused, said, started
 
+from sandbox_agent.policy.load import load_policy
 from sandbox_agent.testing.tool_calls import HOST_FOLDER
 from sandbox_agent.tools.glob import TOOL as GLOB
 
@@ -105,3 +106,15 @@ async def test_paths_are_relative_to_where_the_model_stands(box: ToolBox) -> Non
     assert await said(GLOB, ctx, pattern="**/b.py") == "deep/b.py"
     assert await said(GLOB, ctx, pattern="../sub/*.txt") == "/workspace/sub/anchored.txt"
     assert await said(GLOB, box.fresh(), pattern="*.py", path="linked/src") == "linked/src/a.py"
+
+
+async def test_what_rules_keep_from_being_read_is_not_listed(box: ToolBox) -> None:
+    """However many newer files of that kind there are; and it is said that they are left out."""
+    await box.make(
+        "mkdir -p kept/secret; echo > kept/open.cfg; touch -d '1 day ago' kept/open.cfg; touch kept/secret/{1..150}.cfg"
+    )
+    ctx = box.fresh()
+    ctx.withheld = load_policy(None, deny=["Read(/kept/secret/**)"]).withheld
+    text = await said(GLOB, ctx, pattern="**/*.cfg", path="kept")
+    note = "[Left out, if there are any: files that Read(/kept/secret/**) keeps from being read.]"
+    assert text == f"kept/open.cfg\n\n{note}"

@@ -8,6 +8,7 @@ import pytest
 from search_tree import TREE
 from tool_box import ToolBox, refused, said, started
 
+from sandbox_agent.policy.load import load_policy
 from sandbox_agent.testing.tool_calls import HOST_FOLDER
 from sandbox_agent.tools.grep import TOOL as GREP
 
@@ -222,3 +223,21 @@ async def test_results_are_relative_to_where_the_model_stands(box: ToolBox) -> N
 async def test_a_linked_folder_is_searched_under_its_own_name(box: ToolBox) -> None:
     """What the model asked for is what it is shown."""
     assert await grep(box, "TOKEN", path="linked/src") == "linked/src/a.py\nlinked/src/deep/b.py"
+
+
+@pytest.mark.parametrize("output_mode", ["files_with_matches", "content", "count"])
+async def test_what_rules_keep_from_being_read_is_not_shown(box: ToolBox, output_mode: str) -> None:
+    """Whatever the names of the files are. The note is the same whether something was left out or not."""
+    await box.make(
+        "mkdir -p kept/open kept/secret; cd kept; for f in open/a secret/k $'secret/x\ny'; do echo KEPT > \"$f\"; done"
+    )
+    ctx = box.fresh()
+    ctx.withheld = load_policy(None, deny=["Read(/kept/secret/**)"]).withheld
+    text = await said(GREP, ctx, pattern="KEPT", path="kept", output_mode=output_mode)
+    note = "[Left out, if there are any: files that Read(/kept/secret/**) keeps from being read.]"
+    assert text.startswith("kept/open/a")
+    assert text.count("KEPT") == (output_mode == "content")
+    assert "kept/secret/k" not in text.replace(note, "")
+    assert "kept/y" not in text
+    assert note in text
+    assert note in await said(GREP, ctx, pattern="not in any file", path="kept")

@@ -190,3 +190,19 @@ def test_a_digest_tells_inputs_apart() -> None:
     assert digest("Bash", {"a": 1, "b": 2}) == digest("Bash", {"b": 2, "a": 1})
     others = [("Bash", {"a": 1}), ("Bash", {"a": "1"}), ("Read", {"a": 1}), ("Bash", {"a": 1, "b": None})]
     assert len({digest(name, value) for name, value in others}) == len(others)
+
+
+async def test_a_search_is_told_what_it_must_not_show(tmp_path: Path) -> None:
+    """A rule about some files below a folder does not deny the search of it, so the tool leaves them out."""
+    told: list[bool] = []
+
+    async def body(value: Named, ctx: ToolContext) -> None:
+        withheld = ctx.withheld("/workspace", "/workspace")
+        told.append(withheld is not None and withheld.covers("secret/key"))
+
+    turn = {"tools": [use("Grep", file_path="/workspace")]}
+    policy = load_policy(None, deny=["Read(/secret/**)"])
+    async with make_session([turn, DONE], tmp_path, tools=[read_like("Grep", body)], policy=policy) as session:
+        await play(session)
+
+    assert told == [True]

@@ -200,12 +200,26 @@ def test_a_bare_deny_hides_the_tools_it_speaks_for() -> None:
     assert strict.hidden_tools(names) == {"Edit", "Write", "mcp__a__x"}
 
 
-def test_tools_that_walk_folders_can_ask_what_must_not_be_read() -> None:
-    """By the path or by where it leads."""
-    strict = policy(deny=["Read(.env)"])
-    assert strict.read_denied("/workspace/a/.env") == "Read(.env)"
-    assert strict.read_denied("/workspace/a", "/workspace/.env") == "Read(.env)"
-    assert strict.read_denied("/workspace/a") is None
+@pytest.mark.parametrize("kind", ["deny", "ask"])
+def test_a_search_withholds_what_rules_keep_from_being_read(kind: str) -> None:
+    """By the path or by where it leads; a rule about the searched folder itself was judged with the call."""
+    strict = policy(**{kind: ["Read(.env)", "Read(/secret/**)", "Read(/other/x)", "Edit(/src/**)"]})
+    withheld = strict.withheld("/workspace", "/workspace")
+    assert withheld is not None
+    assert withheld.rules == ("Read(.env)", "Read(/secret/**)", "Read(/other/x)")
+    names = [".env", "a/.env", "secret/k", "other/x", "other/y", "src/a", "secrets"]
+    assert [name for name in names if withheld.covers(name)] == [".env", "a/.env", "secret/k", "other/x"]
+    linked = strict.withheld("/tmp/link", "/workspace")
+    assert linked is not None
+    assert linked.covers("secret/k")
+    inside = strict.withheld("/workspace/secret", "/workspace/secret")
+    assert inside is not None
+    assert inside.rules == ("Read(.env)",)
+
+
+def test_a_search_withholds_nothing_where_no_rule_reaches() -> None:
+    """A bare rule is about the tool, and one for another folder is about other files."""
+    assert policy(ask=["Read"], deny=["Read(/secret/**)"]).withheld("/workspace/src", "/workspace/src") is None
 
 
 @pytest.mark.parametrize(
