@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from sandbox_agent.engine import calls
+from sandbox_agent.engine.answers import check_answer
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ModelError, ReplayMismatchError, SandboxAgentError, SandboxError
@@ -184,6 +185,7 @@ async def _ask_model(session: Session, progress: Progress) -> Answer:
     if answer is None:
         raise ModelError(f"{session.model.name} ended its stream without an answer")
     progress.usage += answer.usage
+    check_answer(answer, session.messages)
     progress.text = "\n".join(str(b.get("text", "")) for b in answer.content if b.get("type") == "text").strip()
     session.emit(
         AssistantMessage(

@@ -344,3 +344,46 @@ async def test_a_cut_record_resumes_with_one_warning(tmp_path: Path) -> None:
 
     again = load_past(sessions, session_id, tmp_path)
     assert (again.warning, again.missing) == (None, ())
+
+
+CALL = {"type": "tool_use", "id": "a", "name": "Bash", "input": {"name": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ([CALL, {**CALL, "input": {"name": "other"}}], "the same id"),
+        ([{key: value for key, value in CALL.items() if key != "id"}], "id"),
+        ([{**CALL, "id": ""}], "id"),
+        ([{**CALL, "id": "a\x1b[2J\nb"}], "id"),
+        ([{**CALL, "id": "a\ud800"}], "id"),
+        ([{**CALL, "name": 7}], "names no tool"),
+        ([{key: value for key, value in CALL.items() if key != "name"}], "names no tool"),
+        ([{**CALL, "input": ["x"]}], "not an object"),
+        ([{"text": "no type"}], "without a type"),
+    ],
+)
+async def test_an_answer_whose_calls_cannot_be_told_apart_is_refused(
+    tmp_path: Path, content: list[dict[str, Any]], why: str
+) -> None:
+    """Before anything of it runs or is recorded; in plain characters, for it goes to terminals."""
+    async with make_session([{"content": content}, DONE], tmp_path, tools=[make_tool("Bash")]) as session:
+        events = await play(session)
+
+    end = finished(events)
+    assert end.status == "model_error"
+    assert why in (end.error or "")
+    assert (end.error or "").isascii()
+    assert (end.error or "").isprintable()
+    assert of(events, ToolStarted) == []
+    assert [message["role"] for message in session.messages] == ["user"]
+
+
+async def test_a_call_with_the_id_of_an_earlier_one_is_refused(tmp_path: Path) -> None:
+    """The record and the API know calls by their ids alone, over the whole conversation."""
+    turns = [{"content": [CALL]}, {"content": [CALL]}, DONE]
+    async with make_session(turns, tmp_path, tools=[make_tool("Bash")]) as session:
+        events = await play(session)
+
+    assert finished(events).status == "model_error"
+    assert len(of(events, ToolStarted)) == 1
