@@ -17,7 +17,8 @@ _CONTINUATION = bytes(range(0x80, 0xC0))
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the shell said at exit, nothing if it could not (killed, or the command set its own EXIT trap).
+    """What the shell said at exit, nothing if it could not (killed, or the command set its own EXIT trap) or if more
+    than one shell spoke: a child that a signal ends right after its fork still has the trap of its parent.
 
     `stages` are the exit codes of the last pipeline; `cwd` is "" if the directory is gone; `strays` is what else came
     on the shell's own stderr, which is not the command's.
@@ -46,7 +47,7 @@ def report_of(ended: ExecResult, nonce: str) -> Report:
         return Report(strays=ended.stderr)
     codes, found, cwd = (mark + b" " + report).partition(mark + b"=")
     stages = [word for word in codes.split() if word != mark]
-    if not found or not all(word.isdigit() for word in stages):
+    if not found or mark in cwd or not all(word.isdigit() for word in stages):
         return Report(strays=strays)
     try:
         path: str | None = cwd.removesuffix(b"\n").decode("utf-8")

@@ -28,6 +28,7 @@ MARK = NONCE.encode()
         (b"stray" + MARK + b" 0\n" + MARK + b"=/w\n", Report((0,), "/w", b"stray")),
         (MARK + b" 0\n" + MARK + b"=/x\0y\n", Report((0,), None)),
         (MARK + b" 0\n", Report()),
+        ((MARK + b" 0\n" + MARK + b"=/w\n") * 2, Report()),
         (MARK + b" x\n" + MARK + b"=/w\n", Report()),
         (b"ffff 0\nffff=/evil\n", Report(strays=b"ffff 0\nffff=/evil\n")),
     ],
