@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 
 from bench import machine
+from bench.checkpoints import measure_checkpoints
 from bench.loop import Asked, command_for
 from bench.plan import CONTENDERS, IN_PART, PARTS, Results, Wanted
 from bench.sandbox import measure_sandbox
@@ -35,6 +36,8 @@ def main() -> int:
     loop, overlap = wanted.of_part("loop"), bool(wanted.of_part("overlap"))
     if loop or overlap:
         _measure_apart(Asked(loop, overlap, rounds, given.quick, str(work)), results)
+    if names := wanted.of_part("checkpoints"):
+        anyio.run(measure_checkpoints, names, rounds, given.quick, work, results)
     lines = [*machine.describe(work), f"load average: {before} before, {machine.load()} after; {rounds} rounds"]
     shown = [name for name in CONTENDERS if any(name in wanted.of_part(part) for part in PARTS)]
     print(render(results, lines, shown))

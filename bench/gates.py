@@ -28,6 +28,13 @@ DELAYS = (
     ("the container does not wait for the model", "ready_slow_api", "ready"),
 )
 HELP_LIMIT_S = 0.2
+LIMITS = (
+    ("a checkpoint of 20 changed files", "checkpoint", 0.1),
+    ("a rollback of that", "rollback", 0.15),
+    ("a fork of that", "fork", 0.05),
+    ("a checkpoint among 100,000 files", "checkpoint100k", 1.0),
+)
+"""On a machine that does nothing else."""
 
 
 def gate_lines(results: Results) -> list[str]:
@@ -36,6 +43,7 @@ def gate_lines(results: Results) -> list[str]:
         *(_ratio_line(gate, results) for gate in RATIOS),
         *(_delay_line(text, held, prompt, results) for text, held, prompt in DELAYS),
         _help_line(results),
+        *(_limit_line(text, measure, limit_s, results) for text, measure, limit_s in LIMITS),
     ]
 
 
@@ -61,6 +69,13 @@ def _help_line(results: Results) -> str:
     if median is None:
         return _unmeasured(text, ("help", "ours"), results)
     return _line(text, median < HELP_LIMIT_S, f"{median * 1000:.0f} ms, under {HELP_LIMIT_S * 1000:.0f} ms")
+
+
+def _limit_line(text: str, measure: str, limit_s: float, results: Results) -> str:
+    median = results.median(measure, "ours")
+    if median is None:
+        return _unmeasured(text, (measure, "ours"), results)
+    return _line(text, median <= limit_s, f"{median * 1000:.0f} ms, at most {limit_s * 1000:.0f} ms")
 
 
 def _line(text: str, good: bool, figure: str) -> str:

@@ -10,6 +10,7 @@ PARTS = {
     "sandbox": "commands, files and sessions in the sandbox",
     "loop": "turns of an agent against a scripted API",
     "overlap": "what waits for what at the start, and --help",
+    "checkpoints": "steps of a session: taking one, going back, forking",
 }
 
 CONTENDERS = {
@@ -21,6 +22,7 @@ CONTENDERS = {
     "swerex": "SWE-ReX",
     "claude": "Claude Code",
     "null": "null agent",
+    "git": "git worktree",
 }
 """Column titles, by name. `ours` is what all others are divided by."""
 
@@ -28,6 +30,7 @@ IN_PART = {
     "sandbox": ("ours", "exec", "host", "docker", "mini", "swerex"),
     "loop": ("ours", "claude", "null"),
     "overlap": ("ours", "host"),
+    "checkpoints": ("ours", "git"),
 }
 
 MEASURES = {
@@ -49,6 +52,10 @@ MEASURES = {
     "ready": "start to container ready, engine and API prompt",
     "ready_slow_api": "start to container ready, answer held back",
     "help": "`sandbox-agent --help` (host: `python -c pass`)",
+    "checkpoint": "checkpoint, 20 of 5,000 files changed, 50 MB",
+    "rollback": "rollback of that",
+    "fork": "fork of that",
+    "checkpoint100k": "checkpoint, 20 of 100,000 files changed",
 }
 """Row titles, by name."""
 
