@@ -33,10 +33,11 @@ ENV: Mapping[str, str] = {
     # `git commit --amend` goes on with the old message; `git rebase -i` fails, rather than run its default list.
     "GIT_EDITOR": "true",
     "GIT_SEQUENCE_EDITOR": "false",
-    # A repository in the folder may belong to somebody else than the folder; git would have nothing to do with it.
+    # The repository may belong to somebody else than the folder; git would have nothing to do with it. No other
+    # place is trusted so: git runs programs that a repository's configuration names.
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "safe.directory",
-    "GIT_CONFIG_VALUE_0": "*",
+    "GIT_CONFIG_VALUE_0": WORKSPACE_MOUNT,
     "EDITOR": "false",
     "VISUAL": "false",
     "DEBIAN_FRONTEND": "noninteractive",
