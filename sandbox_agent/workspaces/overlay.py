@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
@@ -29,7 +30,7 @@ from sandbox_agent.workspaces.record import LOWER_NAME, MANIFEST_NAME, OVERLAY_N
 from sandbox_agent.workspaces.removal import remove_tree
 from sandbox_agent.workspaces.review import Difference, Review
 from sandbox_agent.workspaces.reviewing import Bringer, look
-from sandbox_agent.workspaces.source import Source, TreeSource
+from sandbox_agent.workspaces.source import LateSource, Source, TreeSource
 from sandbox_agent.workspaces.stored import StoredSource
 from sandbox_agent.workspaces.survey import Survey, survey
 from sandbox_agent.workspaces.tree import Tree
@@ -179,7 +180,7 @@ class OverlayWorkspace:
         """See `Workspace.changes`."""
         manifest = Manifest.load(self._state_dir / MANIFEST_NAME)
         with self._host() as host:
-            stored = StoredSource.of(self._state_dir, mask_stamps=self._mask_stamps())
+            stored = self._stored(host)
             if stored is not None:
                 self._review = look(manifest, stored, host, seen_through=True)
                 return self._review.changes
@@ -226,12 +227,21 @@ class OverlayWorkspace:
     @contextmanager
     def _source(self, host: Tree) -> Iterator[Source]:
         """The last checkpoint; what the layers show where the session ended before that was taken."""
-        stored = StoredSource.of(self._state_dir, mask_stamps=self._mask_stamps())
+        stored = self._stored(host)
         if stored is not None:
             yield stored
             return
+        with self._layers(host) as layers:
+            yield layers
+
+    @contextmanager
+    def _layers(self, host: Tree) -> Iterator[Source]:
         with self._merged(host) as merged:
             yield TreeSource(merged)
+
+    def _stored(self, host: Tree) -> StoredSource | None:
+        spare = LateSource(partial(self._layers, host))
+        return StoredSource.of(self._state_dir, spare=spare, mask_stamps=self._mask_stamps())
 
     def release(self) -> None:
         """See `Workspace.release`: the folder's second mount goes."""

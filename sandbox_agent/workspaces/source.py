@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -129,3 +129,25 @@ class TreeSource:
             yield fd
         finally:
             os.close(fd)
+
+
+class LateSource:
+    """A source of contents that is opened only for what no other has: looking may cost a mount."""
+
+    def __init__(self, opened: Callable[[], AbstractContextManager[Source]]) -> None:
+        self._opened = opened
+
+    def scan(self, manifest: Manifest, notes: Notes) -> Scan:
+        """See `Source.scan`."""
+        with self._opened() as source:
+            return source.scan(manifest, notes)
+
+    @contextmanager
+    def open(self, path: str, entry: Entry) -> Iterator[int]:
+        """See `Source.open`."""
+        with ExitStack() as stack:
+            try:
+                source = stack.enter_context(self._opened())
+            except (OSError, WorkspaceError) as error:
+                raise ContentError(f"its content was not kept, and the layers cannot be seen: {error}") from error
+            yield stack.enter_context(source.open(path, entry))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,11 +18,14 @@ from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.copy import CopyWorkspace
 from sandbox_agent.workspaces.manifest import Manifest
+from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.opening import reopen
 from sandbox_agent.workspaces.record import MANIFEST_NAME, Record
 from sandbox_agent.workspaces.snapshot import Node, snapshot_of
+from sandbox_agent.workspaces.source import ContentError, LateSource, Source, TreeSource
 from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Step, Steps
-from sandbox_agent.workspaces.stored import end_at, go_on
+from sandbox_agent.workspaces.stored import StoredSource, end_at, go_on
+from sandbox_agent.workspaces.tree import Tree
 
 _KINDS = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.DIRECTORY, stat.S_IFLNK: Kind.LINK}
 
@@ -177,3 +183,32 @@ def test_a_damaged_mark_is_one_line(tmp_path: Path) -> None:
 
     with pytest.raises(WorkspaceError, match=r"last-step\.json: cannot be used"):
         workspace.changes()
+
+
+def test_the_layers_are_looked_at_only_for_what_was_not_kept(tmp_path: Path) -> None:
+    """Looking costs a mount, and may be impossible: then the one content is not to be had, and says why."""
+    workspace = started(tmp_path, {})
+    grow(workspace.source, {"big": b"b", "small": b"s"})
+    checkpoint(workspace, lost="big")
+    looks = []
+
+    @contextmanager
+    def layers() -> Iterator[Source]:
+        looks.append(1)
+        if len(looks) == 2:
+            raise OSError(errno.EPERM, "not permitted")
+        with Tree(workspace.source) as tree:
+            yield TreeSource(tree)
+
+    source = StoredSource.of(tmp_path / "state", spare=LateSource(layers))
+    assert source is not None
+    found = source.scan(Manifest.load(tmp_path / "state" / MANIFEST_NAME), Notes()).entries
+    contents = {}
+    for path in ("small", "big"):
+        with source.open(path, found[path]) as fd:
+            contents[path] = os.read(fd, 10)
+
+    assert contents == {"small": b"s", "big": b"b"}
+    assert looks == [1]
+    with pytest.raises(ContentError, match="not permitted"), source.open("big", found["big"]):
+        pass
