@@ -44,9 +44,10 @@ def parse_input(tool: Tool, use: ToolUse) -> BaseModel | str:
 
 def unknown_tool(name: str, pool: ToolPool) -> str:
     """The text for a call of a tool that is not in the pool."""
-    near = near_names(name, pool.names())
+    shown = name if len(name) <= _SHOWN_VALUE_CHARS else name[:_SHOWN_VALUE_CHARS] + "..."
+    near = near_names(shown, pool.names())
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"There is no tool {name!r}.{hint} The tools are: {', '.join(pool.names()) or '(none)'}."
+    return f"There is no tool {shown!r}.{hint} The tools are: {', '.join(pool.names()) or '(none)'}."
 
 
 def near_names(name: str, names: Iterable[str], *, at_most: int = 3) -> list[str]:

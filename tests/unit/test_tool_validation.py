@@ -135,3 +135,10 @@ def test_the_schemas_have_the_names_the_field_uses(name: str, fields: set[str]) 
     """A model that knows these tools from elsewhere can call them."""
     [tool] = [tool for tool in builtin_tools() if tool.name == name]
     assert set(tool.definition()["input_schema"]["properties"]) == fields
+
+
+def test_an_endless_tool_name_is_not_said_back_whole() -> None:
+    """The result of a call that no tool caps goes into the conversation as it is."""
+    text = unknown_tool("z" * 1_000_000, assemble_tool_pool(builtin_tools()))
+    assert len(text) < 500
+    assert "..." in text
