@@ -33,7 +33,8 @@ def _settle(folder: Path) -> str | None:
     try:
         outcome = reopen(folder, view=viewer(folder.name)).settle()
     except (SandboxAgentError, OSError) as error:
-        return f"an apply of session {folder.name} was interrupted and cannot be finished: {error}"
+        how = f"`sandbox-agent sessions rm {folder.name}` gives it up"
+        return f"an apply of session {folder.name} was interrupted and cannot be finished ({error}); {how}"
     finally:
         lock.release()
     if outcome is None:
