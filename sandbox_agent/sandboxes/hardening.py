@@ -158,9 +158,6 @@ def _host_config(spec: SandboxSpec, nofile: int | None) -> dict[str, Any]:
         "MaskedPaths": list(MASKED_PATHS),
         "ReadonlyPaths": list(READONLY_PATHS),
     }
-    if spec.state_dir is None:
-        # No file of ours can take the place of the one the engine makes: it would name the host's resolvers.
-        config |= {"Dns": ["127.0.0.1"], "DnsSearch": ["."], "DnsOptions": []}
     if spec.runtime is not None:
         config["Runtime"] = spec.runtime
     return config

@@ -14,12 +14,16 @@ import anyio.to_thread
 import docker
 from sandbox_rig import endpoint
 
+from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.discarding import discard
+from sandbox_agent.engine.filling import fill
 from sandbox_agent.sandboxes.docker import DockerSandbox
 from sandbox_agent.sandboxes.docker import create as create_sandbox
 from sandbox_agent.sandboxes.spec import SandboxSpec
 from sandbox_agent.workspaces.base import Workspace
 from sandbox_agent.workspaces.opening import create
+from sandbox_agent.workspaces.stored import end_at
+from sandbox_agent.workspaces.volume import VolumeWorkspace
 
 SECRET = "hunter2-is-the-secret"
 MASKS = (".env", "*.pem", "vault/")
@@ -35,6 +39,7 @@ class Place:
     workspace: Workspace
     sandbox: DockerSandbox
     state: Path
+    checkpoints: Checkpoints
 
     @property
     def host(self) -> Path:
@@ -46,13 +51,21 @@ class Place:
         assert result[0] == 0, result[1]
         return result[1]
 
+    async def end(self) -> None:
+        """The session's work is over: its last checkpoint, and no container any more."""
+        last = await self.checkpoints.finish()
+        assert last is not None
+        end_at(self.state, last)
+        await self.checkpoints.aclose()
+        await self.sandbox.close()
+
     async def try_bash(self, script: str) -> tuple[int | None, str]:
         """Exit code and output of any script."""
         result = await self.sandbox.exec(["bash", "-c", script], cwd="/workspace", merge_stderr=True)
         return result.exit_code, result.stdout.decode().removesuffix("\n")
 
 
-def fill(host: Path, owner: int) -> Path:
+def grow(host: Path, owner: int) -> Path:
     """Make the folder. Everything in it belongs to `owner`."""
     host.mkdir(parents=True)
     for folder in ("sub/deep", "conf", "empty", "vault", "ä ö"):
@@ -116,15 +129,16 @@ def _repositories(host: Path) -> None:
 @asynccontextmanager
 async def placed(mode: str, parent: Path, owner: int, *, name: str = ODD_NAME) -> AsyncIterator[Place]:
     """A session of a mode on a new folder in `parent`; all it made is removed at the end."""
-    host = fill(parent / name, owner)
+    host = grow(parent / name, owner)
     async with opened(mode, host, parent / f"test-{secrets.token_hex(6)}") as place:
         yield place
 
 
 @asynccontextmanager
 async def opened(mode: str, host: Path, state: Path) -> AsyncIterator[Place]:
-    """A session of a mode on a folder."""
-    workspace = create(mode, host, state, masks=MASKS)
+    """A session of a mode on a folder; "volume" is the copy that only the engine holds."""
+    volume = f"{state.name}-workspace" if mode == "volume" else ""
+    workspace = create("copy" if volume else mode, host, state, masks=MASKS, volume=volume)
     try:
         async with running(workspace, state) as place:
             yield place
@@ -138,17 +152,25 @@ async def running(workspace: Workspace, state: Path) -> AsyncIterator[Place]:
     sandbox: DockerSandbox | None = None
     try:
         await anyio.to_thread.run_sync(workspace.prepare)
+        in_volume = isinstance(workspace, VolumeWorkspace)
         spec = SandboxSpec(
             workspace_source=workspace.mount,
             uid=workspace.owner.uid,
             gid=workspace.owner.gid,
             session_id=state.name,
-            state_dir=str(state),
+            state_dir=None if in_volume else str(state),
             masks=tuple(f"/workspace/{path}" for path in workspace.covers),
         )
         sandbox = create_sandbox(spec, endpoint())
         await sandbox.start()
-        yield Place(workspace, sandbox, state)
+        if isinstance(workspace, VolumeWorkspace):
+            await fill(sandbox, workspace)
+        checkpoints = Checkpoints(sandbox, workspace, state, emit=lambda event: None, last_seq=lambda: 0)
+        await checkpoints.begin()
+        try:
+            yield Place(workspace, sandbox, state, checkpoints)
+        finally:
+            await checkpoints.aclose()
     finally:
         if sandbox is not None:
             await sandbox.close()
