@@ -117,6 +117,9 @@ async def _run_tool(session: Session, call: Call) -> ToolResult:
     except TimeoutError:
         text = f"{call.tool.name} did not finish within {call.tool.timeout_s} s and was stopped."
         result = ToolResult(text, is_error=True, meta={"timed_out": True})
+    except OSError as exc:
+        # Of the sandbox's verbs, where a tool has no better text: a command can kill what carries them out at any time.
+        result = ToolResult(f"{call.tool.name} failed: {exc.strerror or exc}", is_error=True)
     return cap(result, call.tool.max_result_chars)
 
 

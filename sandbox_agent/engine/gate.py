@@ -16,6 +16,8 @@ from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Sessio
 from sandbox_agent.events import PermissionDecided
 from sandbox_agent.types import Decision, JsonObject, Mode, PermissionRequest, Subject, ToolResult, Verdict
 
+RESOLVE_ATTEMPTS = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -71,7 +73,7 @@ async def _resolve(session: Session, subjects: Sequence[Subject | Decision | Non
     paths = sorted({access.path for subject in subjects if isinstance(subject, Subject) for access in subject.paths})
     if not paths:
         return list(subjects)
-    found = {info.path: info.resolved for info in await session.sandbox.resolve(paths)}
+    found = await _leads(session, paths)
     session.ctx.resolved = found
     return [
         replace(s, paths=tuple(replace(access, resolved=found.get(access.path)) for access in s.paths))
@@ -79,6 +81,16 @@ async def _resolve(session: Session, subjects: Sequence[Subject | Decision | Non
         else s
         for s in subjects
     ]
+
+
+async def _leads(session: Session, paths: Sequence[str]) -> dict[str, str]:
+    """Where paths lead; {} if what would tell was killed each time, and a policy allows little of what is not known."""
+    for _ in range(RESOLVE_ATTEMPTS):
+        try:
+            return {info.path: info.resolved for info in await session.sandbox.resolve(paths)}
+        except OSError:  # what a command left behind got at the runner; the sandbox has another one by now
+            continue
+    return {}
 
 
 async def _decide(session: Session, call: Call, subject: Subject) -> Decision:

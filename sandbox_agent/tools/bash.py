@@ -62,7 +62,7 @@ async def run(value: BashInput, ctx: ToolContext) -> ToolResult:
     """Run the command and say how it ended.
 
     Raises:
-        ToolError: it was not run: too long, holds a NUL, or the working directory is gone.
+        ToolError: it was not run: too long, holds a NUL, or the working directory cannot be entered.
     """
     _check(value.command)
     nonce = secrets.token_hex(8)
@@ -78,10 +78,12 @@ async def run(value: BashInput, ctx: ToolContext) -> ToolResult:
             max_output_bytes=KEPT_BYTES,
             spill_path=file_path,
         )
-    except (FileNotFoundError, NotADirectoryError) as exc:
+    except OSError as exc:
         lost, ctx.cwd = ctx.cwd, WORKSPACE_MOUNT
+        gone = isinstance(exc, FileNotFoundError | NotADirectoryError)
+        why = "is gone" if gone else f"cannot be entered any more ({exc.strerror})"
         raise ToolError(
-            f"The working directory {lost} is gone, so the command was not run. It is {WORKSPACE_MOUNT} again; check "
+            f"The working directory {lost} {why}, so the command was not run. It is {WORKSPACE_MOUNT} again; check "
             "the command against that and send it again."
         ) from exc
     report = report_of(ended, nonce)
@@ -152,7 +154,7 @@ def _move(ctx: ToolContext, report: Report) -> list[str]:
     """Take over the directory the shell ended in."""
     if report.cwd is None or report.cwd == ctx.cwd:
         return []
-    if not report.cwd.startswith("/"):
+    if not report.cwd:
         ctx.cwd = WORKSPACE_MOUNT
         return [f"The working directory no longer exists; it is {WORKSPACE_MOUNT} again."]
     ctx.cwd = report.cwd

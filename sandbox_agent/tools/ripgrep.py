@@ -60,6 +60,8 @@ async def search(ctx: ToolContext, root: SearchRoot, options: Sequence[str], pat
         ended = await ctx.sandbox.exec(argv, cwd=root.folder, timeout_s=TIMEOUT_S, max_output_bytes=_MAX_OUTPUT_BYTES)
     except (FileNotFoundError, NotADirectoryError) as exc:
         raise ToolError(f"{root.path} is gone.") from exc
+    except OSError as exc:
+        raise ToolError(f"{root.path} cannot be searched: {exc.strerror}.") from exc
     except ValueError as exc:
         raise ToolError(f"The pattern cannot be given to ripgrep: {exc}") from exc
     unreadable = _check(ended)

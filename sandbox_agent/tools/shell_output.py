@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import posixpath
 from dataclasses import dataclass
 
 from sandbox_agent.sandboxes.base import ExecResult
@@ -10,6 +11,9 @@ from sandbox_agent.tools.base import ToolContext
 
 INLINE_CHARS = 30_000
 """Shown to the model, half from the head and half from the tail."""
+
+_PATH_MAX = 4096
+"""Of the kernel, with the NUL at the end."""
 
 _CONTINUATION = bytes(range(0x80, 0xC0))
 """What a UTF-8 character goes on with: a tail that begins so was cut inside a character."""
@@ -40,7 +44,11 @@ class Excerpt:
 
 
 def report_of(ended: ExecResult, nonce: str) -> Report:
-    """Parse the report; what does not look like one is a stray, and a directory that is not UTF-8 is not taken over."""
+    """Parse the report; what does not look like one is a stray, and a directory that is not UTF-8 is not taken over.
+
+    A command can forge it, so a directory is taken over only as the shell writes one: with "..", a relative path of the
+    next command would lead elsewhere than where it is judged.
+    """
     mark = nonce.encode("ascii")
     strays, found, report = ended.stderr.partition(mark + b" ")
     if not found:
@@ -53,9 +61,14 @@ def report_of(ended: ExecResult, nonce: str) -> Report:
         path: str | None = cwd.removesuffix(b"\n").decode("utf-8")
     except UnicodeDecodeError:
         path = None
-    if path is not None and "\0" in path:
+    if path and not _is_plain(path):
         path = None
     return Report(tuple(int(word) for word in stages), path, strays)
+
+
+def _is_plain(path: str) -> bool:
+    size = len(path.encode("utf-8"))
+    return path[:1] == "/" != path[1:2] and "\0" not in path and posixpath.normpath(path) == path and size < _PATH_MAX
 
 
 async def excerpt(ctx: ToolContext, ended: ExecResult, report: Report, file_path: str) -> Excerpt:

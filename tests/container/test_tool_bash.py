@@ -296,3 +296,12 @@ async def test_without_the_runner_the_shell_reports_just_the_same(tmp_path: Path
         result = await box.bash("mkdir s; cd s; echo out; echo err >&2; cat; false | true", ctx)
         assert str(result.content).startswith("out\nerr\nExit code: 0")
         assert (ctx.cwd, result.meta["pipeline"]) == ("/workspace/s", [1, 0])
+
+
+async def test_a_directory_that_cannot_be_entered_any_more_is_left(box: ToolBox) -> None:
+    """The next command is not run in another place unasked; the one after that runs in the workspace."""
+    ctx = box.fresh()
+    await box.bash("mkdir -p /tmp/shut && cd /tmp/shut && chmod 000 .", ctx)
+    text = await refused(BASH, ctx, command="pwd")
+    assert "cannot be entered any more (Permission denied)" in text
+    assert (await said(BASH, ctx, command="pwd")).startswith("/workspace\n")

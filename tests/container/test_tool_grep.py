@@ -241,3 +241,9 @@ async def test_what_rules_keep_from_being_read_is_not_shown(box: ToolBox, output
     assert "kept/y" not in text
     assert note in text
     assert note in await said(GREP, ctx, pattern="not in any file", path="kept")
+
+
+async def test_a_folder_that_cannot_be_entered_is_an_error_of_the_call(box: ToolBox) -> None:
+    """And nothing worse."""
+    await box.make("mkdir -p /tmp/shut && chmod 000 /tmp/shut")
+    assert "cannot be searched: Permission denied" in await refused(GREP, box.fresh(), pattern="x", path="/tmp/shut")

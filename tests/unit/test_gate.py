@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from sandbox_agent.engine.gate import digest
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Approver
 from sandbox_agent.events import PermissionDecided, ToolStarted
 from sandbox_agent.policy.load import load_policy
+from sandbox_agent.sandboxes.base import PathInfo
 from sandbox_agent.sandboxes.fake import FakeSandbox
 from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.types import Mode, Subject
@@ -206,3 +209,28 @@ async def test_a_search_is_told_what_it_must_not_show(tmp_path: Path) -> None:
         await play(session)
 
     assert told == [True]
+
+
+class Attacked(FakeSandbox):
+    """Whatever would say where a path leads is killed, the first `kills` times."""
+
+    def __init__(self, kills: int) -> None:
+        super().__init__()
+        self.kills = kills
+
+    async def resolve(self, paths: Sequence[str]) -> list[PathInfo]:
+        self.kills -= 1
+        if self.kills >= 0:
+            raise OSError(errno.EIO, "the runner was killed")
+        return await super().resolve(paths)
+
+
+@pytest.mark.parametrize(("kills", "status"), [(1, "done"), (99, "denied")])
+async def test_a_killed_runner_ends_no_run(tmp_path: Path, kills: int, status: str) -> None:
+    """It is asked again; a path that leads nobody knows where is covered by no allow rule."""
+    policy = load_policy(None, allow=["Edit(/src/**)"])
+    turn = {"tools": [write("/workspace/src/a")]}
+    async with make_session([turn, DONE], tmp_path, tools=[WRITE], policy=policy, sandbox=Attacked(kills)) as session:
+        events = await play(session)
+
+    assert finished(events).status == status

@@ -387,3 +387,18 @@ async def test_a_call_with_the_id_of_an_earlier_one_is_refused(tmp_path: Path) -
 
     assert finished(events).status == "model_error"
     assert len(of(events, ToolStarted)) == 1
+
+
+async def test_an_error_of_the_sandbox_is_the_result_of_its_call_alone(tmp_path: Path) -> None:
+    """A command can kill what carries out the verbs, in the middle of any of them."""
+
+    async def body(value: Named, ctx: ToolContext) -> None:
+        raise OSError(5, "the runner was killed")
+
+    turn = {"tools": [use("Read", name="x"), use("Grep", name="y")]}
+    tools = [read_like("Read", body), read_like("Grep")]
+    async with make_session([turn, DONE], tmp_path, tools=tools) as session:
+        events = await play(session)
+
+    assert finished(events).status == "done"
+    assert sorted(results(events)) == [("Grep y", False), ("Read failed: the runner was killed", True)]
