@@ -15,9 +15,18 @@ from program import COMMAND, DONE, EDITS, Program, bash
 
 pytestmark = pytest.mark.docker
 
-WORK = (
-    "cat readme; test -e .env || echo no .env; test -x run.sh && echo it would run; git log --format=%s; readlink link; stat -c %u . 'a b'; id -u;"
-    " grep nameserver /etc/resolv.conf || echo '(no resolver)'; echo two >> readme; echo new > 'a b/new'; rm gone"
+WORK = "; ".join(
+    (
+        "cat readme",
+        "test -e .env || echo no .env",
+        "test -x run.sh && echo it would run",
+        "git log --format=%s",
+        "readlink link",
+        "grep nameserver /etc/resolv.conf || echo '(no resolver)'",
+        "echo two >> readme",
+        "echo new > 'a b/new'",
+        "rm gone",
+    )
 )
 CASES = [pytest.param("root", id="root")] if os.getuid() == 0 else []
 
