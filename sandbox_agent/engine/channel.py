@@ -18,6 +18,7 @@ MODULES = ("wire", "below", "look", "put", "main")
 """In the order of their imports."""
 
 MAX_FRAME_BYTES = 2 * wire.CHUNK
+TOGETHER_BYTES = 64 * 1024
 START_S = 20.0
 TRIES = 3
 
@@ -46,11 +47,13 @@ class Channel:
         self._sandbox = sandbox
         self._stream: Stream | None = None
         self._buffer = bytearray()
+        self._waiting = bytearray()
 
     async def aclose(self) -> None:
         """End the process; the next `ready` starts another."""
         stream, self._stream = self._stream, None
         self._buffer.clear()
+        self._waiting.clear()
         if stream is not None:
             await stream.aclose()
 
@@ -80,15 +83,22 @@ class Channel:
         raise NoHandsError("the image has no python3, which checkpoints need")
 
     async def send(self, letter: bytes, body: bytes) -> None:
-        """Send one frame, starting the process where there is none.
+        """Send one frame, starting the process where there is none; with the next ones, at the latest at `receive`.
 
         Raises:
             HandsLostError, NoHandsError: see `ready`.
         """
         await self.ready()
-        assert self._stream is not None
+        self._waiting += wire.HEADER.pack(len(body), letter) + body
+        if len(self._waiting) > TOGETHER_BYTES:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        data = bytes(self._waiting)
+        self._waiting.clear()
         try:
-            await self._stream.send(wire.HEADER.pack(len(body), letter) + body)
+            if data and self._stream is not None:
+                await self._stream.send(data)
         except BrokenPipeError as error:
             await self.aclose()
             raise HandsLostError("the process that takes checkpoints was killed") from error
@@ -101,6 +111,7 @@ class Channel:
         """
         try:
             with anyio.fail_after(timeout_s):
+                await self._flush()
                 size, letter = wire.HEADER.unpack(await self._take(wire.HEADER.size))
                 if size > MAX_FRAME_BYTES:
                     raise await self.malformed()

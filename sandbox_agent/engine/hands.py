@@ -10,14 +10,13 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import anyio
 
-from sandbox_agent.engine.channel import Channel, Frame, HandsLostError
+from sandbox_agent.engine.channel import Channel, Frame
 from sandbox_agent.sandboxes.base import Sandbox
-from sandbox_agent.types import WORKSPACE_MOUNT
 from sandbox_agent.workspaces import walked
 from sandbox_agent.workspaces.inside import wire
 from sandbox_agent.workspaces.manifest import RACY_NS
@@ -32,14 +31,12 @@ ANSWER_S = 300.0
 IN_THREAD_BYTES = 4 * 1024 * 1024
 """Hashing so much holds up everything else for a few milliseconds; more is done in a thread."""
 
-FIND = ["find", WORKSPACE_MOUNT, "-xdev", "-maxdepth", str(walked.MAX_DEPTH), "-printf", walked.FORMAT]
 _LOST = {
     b"%d" % errno.EFBIG: LOST_TOO_LARGE,
     b"%d" % errno.EACCES: LOST_UNREADABLE,
     b"%d" % errno.EPERM: LOST_UNREADABLE,
     b"%d" % errno.EIO: LOST_UNREADABLE,
 }
-TOO_MANY = "the names in the workspace are too many to be walked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +55,19 @@ class Given:
     data_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """A walk as it came: records that are there, records that are no more, and whether these are all there are."""
+
+    fresh: bytes
+    gone: bytes
+    whole: bool
+
+
 class Hands:
     """The requests. Not for concurrent use. All raise `HandsLostError` and `NoHandsError` as `Channel` does."""
 
     def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
         self._channel = Channel(sandbox)
 
     async def aclose(self) -> None:
@@ -73,53 +78,29 @@ class Hands:
         """Have the process wait already."""
         await self._channel.ready()
 
-    async def walk(self, uid: int) -> bytes:
-        """Everything in the workspace, in the form of `walked.FORMAT`, what its owner `uid` has closed included.
+    async def walk(self, doubted: Collection[str], *, whole: bool) -> Walked:
+        """What is in the workspace: what differs from the last walk, or everything where that is not known.
+
+        Args:
+            doubted: paths to be told in any case.
+            whole: everything is wanted.
 
         Raises:
             MalformedWalkError: it holds too much.
         """
-        data = await self._find()
-        if data is None:
-            return await self._collect(b"")
-        closed = await anyio.to_thread.run_sync(lambda: walked.closed_folders(walked.parse(data), uid))
-        inner = [await self._collect(path) for path in closed]
-        return b"".join([data, *inner])
-
-    async def _find(self) -> bytes | None:
-        """The walk by `find`, which is the quickest; None where the image's does not know how."""
-        stream = await self._sandbox.open(FIND, cwd="/")
-        parts: list[bytes] = []
+        names = [path.encode("utf-8", "surrogateescape") for path in doubted]
+        await self._channel.send(wire.WALK, b"\0".join([b"all" if whole else b"since", *names]))
+        parts: dict[bytes, list[bytes]] = {wire.WALKED: [], wire.GONE: []}
         size = 0
-        try:
-            with anyio.fail_after(WALK_S):
-                while chunk := await stream.receive():
-                    parts.append(chunk)
-                    size += len(chunk)
-                    if size > walked.MAX_WALK_BYTES:
-                        raise walked.MalformedWalkError(TOO_MANY)
-                code = await stream.exit_code()
-        except TimeoutError:
-            raise HandsLostError(f"the walk of the workspace took longer than {WALK_S:g} s") from None
-        finally:
-            await stream.aclose()
-        if code not in (0, 1):  # 1 is also said when a file went away meanwhile, or a folder is closed
-            if code in (126, 127):
-                return None
-            raise HandsLostError("the walk of the workspace was killed")
-        return b"".join(parts) or None
-
-    async def _collect(self, path: bytes) -> bytes:
-        await self._channel.send(wire.WALK, path)
-        data = bytearray()
-        while (frame := await self._channel.receive(WALK_S)).letter == wire.WALKED:
-            data += frame.body
-            if len(data) > walked.MAX_WALK_BYTES:
+        while (frame := await self._channel.receive(WALK_S)).letter in parts:
+            parts[frame.letter].append(frame.body)
+            size += len(frame.body)
+            if size > walked.MAX_WALK_BYTES:
                 await self.aclose()
-                raise walked.MalformedWalkError(TOO_MANY)
-        if frame.letter != wire.END:
+                raise walked.MalformedWalkError("the names in the workspace are too many to be walked")
+        if frame.letter != wire.END or frame.body not in (b"all", b"since") or (whole and frame.body != b"all"):
             raise await self._channel.malformed()
-        return bytes(data)
+        return Walked(b"".join(parts[wire.WALKED]), b"".join(parts[wire.GONE]), frame.body == b"all")
 
     async def give(self, paths: Sequence[str], store: Store, limit_bytes: int) -> list[Given]:
         """The contents of files, put into the store.

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from sandbox_agent.engine.hands import Given, Hands, batches
+from sandbox_agent.engine.hands import Given, Hands, Walked, batches
 from sandbox_agent.sandboxes.base import MIB
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.basefiles import BaseFiles
-from sandbox_agent.workspaces.snapshot import TORN, Delta, Node, Snapshot, diff, snapshot_of
+from sandbox_agent.workspaces.snapshot import TORN, Delta, Node, Snapshot, change, snapshot_of
 from sandbox_agent.workspaces.store import Store
-from sandbox_agent.workspaces.walked import EMPTY_SHA256, Raw, Seen, compare, known_records, nodes_of, parse
+from sandbox_agent.workspaces.walked import EMPTY_SHA256, Seen, compare, nodes_of, parse, parse_gone
 
 CHECKPOINT_BYTES = 512 * MIB
 """What one checkpoint may add to the store, holes not counted."""
@@ -62,7 +62,7 @@ class Taker:
     `touched` and `learned` are the paths that changed, and the bases that came, since somebody last cleared them.
     """
 
-    def __init__(self, hands: Hands, store: Store, base: BaseFiles, *, uid: int, limits: Limits) -> None:
+    def __init__(self, hands: Hands, store: Store, base: BaseFiles, *, limits: Limits) -> None:
         self.hands = hands
         self.store = store
         self.snapshot = snapshot_of({})
@@ -71,47 +71,49 @@ class Taker:
         self.learned: dict[str, str] = {}
         self.skipped = 0
         self._base = base
-        self._uid = uid
         self._limits = limits
-        self._known: set[bytes] = set()
+        self._doubted: set[str] = set()
+        self._in_step = False
 
     async def begin(self) -> None:
         """Take the tree as it is for the base."""
-        raw = await self._walk()
+        walk = await self.hands.walk((), whole=True)
 
         def make() -> Snapshot:
-            nodes, self.skipped = nodes_of(raw, raw)
+            nodes, self.skipped = nodes_of(parse(walk.fresh), {})
             return snapshot_of(nodes)
 
         self.snapshot = await anyio.to_thread.run_sync(make)
-        self._known = set(raw)
+        self._in_step = True
         self.touched = set(self.snapshot.nodes)
 
     def resume(self, snapshot: Snapshot, bases: Mapping[str, str]) -> None:
         """Go on from what an earlier process saw."""
-        self.snapshot, self.bases, self._known = snapshot, dict(bases), set()
+        self.snapshot, self.bases = snapshot, dict(bases)
 
     async def look(self) -> list[Delta]:
         """Bring `snapshot` up to date; returns what differs from before."""
-        raw = await self._walk()
+        whole, self._in_step = not self._in_step, False
+        walk = await self.hands.walk(self._doubted, whole=whole)
         before = self.snapshot
-        seen = await anyio.to_thread.run_sync(compare, raw, self._known, before)
+        seen = await anyio.to_thread.run_sync(self._compare, walk)
         self.skipped = seen.skipped
-        if not (seen.fetch or seen.nodes or seen.removed):
-            self._known = set(raw)
-            return []
         await self._learn(_base_files(before, (*seen.fetch, *seen.nodes, *seen.removed)))
         fetched = await self._fetch(seen.fetch)
-        return await anyio.to_thread.run_sync(self._take_over, raw, seen, fetched)
+        deltas = await anyio.to_thread.run_sync(self._take_over, seen, fetched)
+        self._in_step = True  # from here on, what the other side calls new is new to us, too
+        return deltas
 
-    def _take_over(self, raw: Raw, seen: Seen, fetched: Fetched) -> list[Delta]:
+    def _compare(self, walk: Walked) -> Seen:
+        gone = None if walk.whole else {*parse_gone(walk.gone), *self._doubted}
+        return compare(parse(walk.fresh), gone, self.snapshot)
+
+    def _take_over(self, seen: Seen, fetched: Fetched) -> list[Delta]:
         before = self.snapshot
         changed = {path: self._named(path, node) for path, node in (seen.nodes | fetched.nodes).items()}
         removed = [*seen.removed, *(path for path in fetched.gone if path in before.nodes)]
-        self.snapshot = before.changed(changed, removed)
-        doubted = {path for path, node in fetched.nodes.items() if node.ctime_ns == 0}
-        self._known = known_records(raw, doubted, fetched.gone)
-        deltas = diff(before, self.snapshot)
+        self._doubted = {path for path, node in fetched.nodes.items() if node.ctime_ns == 0} | fetched.gone
+        self.snapshot, deltas = change(before, changed, removed)
         self.touched |= {*changed, *removed, *(delta.path for delta in deltas)}
         return deltas
 
@@ -120,9 +122,6 @@ class Taker:
         if node.sha256 is not None and self.bases.get(path) == node.sha256 and not node.lost:
             return node._replace(sha256=None)
         return node
-
-    async def _walk(self) -> Raw:
-        return await anyio.to_thread.run_sync(parse, await self.hands.walk(self._uid))
 
     async def learn_all(self) -> None:
         """Keep every content of the base now: for a folder that is changed in place."""

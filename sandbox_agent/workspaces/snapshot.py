@@ -12,6 +12,7 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from sandbox_agent.workspaces.base import Kind
@@ -87,33 +88,57 @@ class Snapshot:
 
     def changed(self, changed: Mapping[str, Node], removed: Iterable[str] = ()) -> Snapshot:
         """This tree with some nodes put in or replaced and some paths gone."""
-        nodes, lines = dict(self.nodes), dict(self.lines)
-        for path in removed:
-            nodes.pop(path, None)
-            lines.pop(path, None)
-        nodes.update(changed)
-        _regroup(nodes, lines)
-        for path in changed:
-            lines[path] = nodes[path].line(path)
-        return Snapshot(nodes, _hash(lines), lines)
+        return change(self, changed, removed).snapshot
+
+
+class Changed(NamedTuple):
+    """A new snapshot, and what differs from the one before, by path."""
+
+    snapshot: Snapshot
+    deltas: list[Delta]
 
 
 def snapshot_of(nodes: Mapping[str, Node]) -> Snapshot:
     """The snapshot that holds exactly these nodes; hard links are found by their inodes."""
     grouped = dict(nodes)
-    _regroup(grouped, {})
+    _regroup(grouped)
     lines = {path: node.line(path) for path, node in grouped.items()}
-    return Snapshot(grouped, _hash(lines), lines)
+    # In the order of the hash, so that sorting them again after a few changes takes next to no time.
+    ordered = dict(sorted(lines.items(), key=itemgetter(1)))
+    return Snapshot(grouped, _hash(ordered), ordered)
+
+
+def change(before: Snapshot, changed: Mapping[str, Node], removed: Iterable[str] = ()) -> Changed:
+    """Put some nodes into a tree and take some paths out of it. Costs what changed, but for copying and hashing."""
+    nodes, lines = dict(before.nodes), dict(before.lines)
+    dirty = {*changed, *removed}
+    linked = any(node.links > 1 or node.group is not None for node in changed.values())
+    for path in dirty:
+        old = nodes.pop(path, None) if path not in changed else nodes.get(path)
+        linked = linked or (old is not None and (old.links > 1 or old.group is not None))
+        if path not in changed:
+            lines.pop(path, None)
+    nodes.update(changed)
+    if linked:
+        dirty |= _regroup(nodes)
+    for path in dirty:
+        if path in nodes:
+            lines[path] = nodes[path].line(path)
+    after = Snapshot(nodes, _hash(lines), lines)
+    return Changed(after, _deltas(before, after, dirty))
 
 
 def diff(before: Snapshot, after: Snapshot) -> list[Delta]:
     """Every path that differs in more than its times, by path."""
-    ours, theirs = before.lines, after.lines
-    paths = {path for path, _ in ours.items() ^ theirs.items()}
+    return _deltas(before, after, {path for path, _ in before.lines.items() ^ after.lines.items()})
+
+
+def _deltas(before: Snapshot, after: Snapshot, paths: Iterable[str]) -> list[Delta]:
     found = []
     for path in sorted(paths):
-        was, now = before.nodes.get(path), after.nodes.get(path)
-        found.append(Delta(path, _kind(was, now), was, now))
+        if before.lines.get(path) != after.lines.get(path):
+            was, now = before.nodes.get(path), after.nodes.get(path)
+            found.append(Delta(path, _kind(was, now), was, now))
     return found
 
 
@@ -129,20 +154,23 @@ def _kind(was: Node | None, now: Node | None) -> str:
     return "mode" if was.mode != now.mode else "group"
 
 
-def _regroup(nodes: dict[str, Node], lines: dict[str, bytes]) -> None:
-    """Name every group of hard links by its first path. Inodes differ from tree to tree, so they cannot be the name."""
+def _regroup(nodes: dict[str, Node]) -> set[str]:
+    """Name every group of hard links by its first path; returns the paths whose group has another name now.
+
+    Inodes differ from tree to tree, so they cannot be the name.
+    """
     groups: dict[int, list[str]] = {}
     for path, node in nodes.items():
         if node.links > 1 or node.group is not None:
             groups.setdefault(node.inode if node.links > 1 else -len(groups) - 1, []).append(path)
+    renamed = set()
     for paths in groups.values():
         first = min(paths) if len(paths) > 1 else None
         for path in paths:
-            node = nodes[path]
-            if node.group != first:
-                nodes[path] = node = node._replace(group=first)
-                if path in lines:
-                    lines[path] = node.line(path)
+            if nodes[path].group != first:
+                nodes[path] = nodes[path]._replace(group=first)
+                renamed.add(path)
+    return renamed
 
 
 def _hash(lines: Mapping[str, bytes]) -> str:

@@ -134,7 +134,7 @@ class Steps:
             for path in self.folder.glob(f"[0-9]*{_STEP_SUFFIX}"):
                 path.unlink(missing_ok=True)
             self.end_restore()
-            if not (self.folder / _WANTED_NAME).exists():  # a fork that never began still needs what it is to begin with
+            if not (self.folder / _WANTED_NAME).exists():  # a fork that never began still needs what it begins with
                 self.store.discard()
 
     def want(self, loaded: Loaded) -> None:

@@ -8,23 +8,19 @@ An entry that says the very same as in the last walk is known by that; only what
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Set
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.inside.look import FIELDS, MAX_DEPTH
 from sandbox_agent.workspaces.nofollow import MAX_PATH_BYTES
 from sandbox_agent.workspaces.snapshot import ROOT, Node, Snapshot
 from sandbox_agent.workspaces.tree import MAX_ENTRIES
 
-FORMAT = r"%y %m %U %G %n %i %s %T@ %C@ %P\0%l\0"
-"""For `find -printf`: numbers and the path below the start, then the target of a link."""
-
-MAX_DEPTH = 200
 MAX_WALK_BYTES = 512 * 1024 * 1024
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 
-_FIELDS = 9
 _MAX_NUMBERS_BYTES = 220
 _KINDS = {b"d": Kind.DIRECTORY, b"l": Kind.LINK, b"p": Kind.OTHER, b"s": Kind.OTHER, b"c": Kind.OTHER, b"b": Kind.OTHER}
 
@@ -64,44 +60,31 @@ def parse(data: bytes) -> Raw:
     return dict(zip(parts[0:-1:2], parts[1::2], strict=True))
 
 
-def closed_folders(raw: Raw, uid: int) -> list[bytes]:
-    """Folders of the tools' own that nobody can list as they are (`chmod 000`): their owner has to be asked."""
-    own, found = b"%d" % uid, []
-    for record in raw:
-        if record[:1] == b"d":
-            fields = record.split(b" ", _FIELDS)
-            if len(fields) > _FIELDS and fields[2] == own and _octal(fields[1]) & 0o500 != 0o500:
-                found.append(fields[_FIELDS])
-    return found
+def parse_gone(data: bytes) -> list[str]:
+    """The paths of records that are no more.
 
-
-def known_records(raw: Raw, doubted: Collection[str], dropped: Collection[str]) -> set[bytes]:
-    """The records that a snapshot stands for, to compare the next walk with.
-
-    Args:
-        raw: the walk the snapshot was made from.
-        doubted: paths whose times prove nothing yet: they are looked at again whatever the next walk says.
-        dropped: paths that the walk had and the snapshot has not.
+    Raises:
+        MalformedWalkError: they are not whole.
     """
-    known = set(raw)
-    odd = {path.encode("utf-8", "surrogateescape") for path in (*doubted, *dropped)}
-    if odd:
-        known = {record for record in known if record.split(b" ", _FIELDS)[-1] not in odd}
-        known |= {b"? 0 0 0 0 0 0 0 0 " + path.encode("utf-8", "surrogateescape") for path in doubted}
-    return known
+    *records, rest = data.split(b"\0")
+    if rest:
+        raise MalformedWalkError("the walk of the workspace ended in the middle of an entry")
+    return [record.split(b" ", FIELDS)[-1].decode("utf-8", "surrogateescape") for record in records]
 
 
-def compare(raw: Raw, known: Set[bytes], last: Snapshot) -> Seen:
-    """Find out what is new in `raw`.
+def compare(fresh: Raw, gone: Collection[str] | None, last: Snapshot) -> Seen:
+    """Find out what is new.
 
     Args:
-        raw: the walk.
-        known: the records of the walk that `last` stands for; none if it is not at hand.
+        fresh: the records of the walk: all, or those that are new since the last one.
+        gone: paths of which a record is no more, or that had to be told again; None when `fresh` are all records.
         last: the last snapshot.
+
+    Raises:
+        MalformedWalkError: the workspace itself is not among it.
     """
     seen = Seen()
-    fresh = raw.keys() - known
-    nodes, skipped = nodes_of({record: raw[record] for record in fresh}, raw)
+    nodes, skipped = nodes_of(fresh, {} if gone is None else last.nodes)
     for path, node in nodes.items():
         before = last.nodes.get(path)
         if node.kind is not Kind.FILE:
@@ -114,24 +97,31 @@ def compare(raw: Raw, known: Set[bytes], last: Snapshot) -> Seen:
             seen.nodes[path] = node._replace(sha256=EMPTY_SHA256)
         else:
             seen.fetch[path] = node
-    gone = {_path(record) for record in known - raw.keys()} if known else last.nodes.keys()
-    removed = sorted(path for path in gone if path in last.nodes and path not in nodes)
+    candidates = last.nodes.keys() if gone is None else gone
+    removed = sorted({path for path in candidates if path in last.nodes and path not in nodes})
+    if ROOT in removed:
+        raise MalformedWalkError("the walk of the workspace did not see the workspace")
     return Seen(seen.fetch, seen.nodes, removed, skipped)
 
 
-def nodes_of(fresh: Raw, raw: Raw) -> tuple[dict[str, Node], int]:
-    """Some of the records of a walk as nodes, the files' content the base's; and how many could not be taken in."""
+def nodes_of(fresh: Raw, known: Mapping[str, Node]) -> tuple[dict[str, Node], int]:
+    """Records as nodes, the files' content the base's; and how many could not be taken in.
+
+    Args:
+        fresh: the records.
+        known: nodes of the tree that they are added to.
+    """
     nodes: dict[str, Node] = {}
-    folders = {record.split(b" ", _FIELDS)[-1] for record in raw if record[:1] == b"d"}
+    folders = {record.split(b" ", FIELDS)[-1] for record in fresh if record[:1] == b"d"}
     skipped = 0
     for record, target in fresh.items():
-        fields = record.split(b" ", _FIELDS)
+        fields = record.split(b" ", FIELDS)
         node = _node(fields, target)
-        if node is None or not _plausible(fields[_FIELDS], folders):
+        if node is None or not _plausible(fields[FIELDS], folders, known):
             skipped += 1
             continue
-        nodes[fields[_FIELDS].decode("utf-8", "surrogateescape")] = node
-        skipped += node.kind is Kind.DIRECTORY and fields[_FIELDS].count(b"/") >= MAX_DEPTH - 1
+        nodes[fields[FIELDS].decode("utf-8", "surrogateescape")] = node
+        skipped += node.kind is Kind.DIRECTORY and fields[FIELDS].count(b"/") >= MAX_DEPTH - 1
     return nodes, skipped
 
 
@@ -146,14 +136,14 @@ def same_stamp(one: Node, other: Node) -> bool:
     )
 
 
-def file_node(numbers: bytes) -> Node | None:
-    """The state of a file as the hands tell it: a record without a path. None where it is none."""
-    return _node([*numbers.split(b" "), b""], b"")
+def file_node(record: bytes) -> Node | None:
+    """The state of a file as the hands tell it: a record with an empty path. None where it is none."""
+    return _node(record.split(b" ", FIELDS), b"")
 
 
 def _node(fields: list[bytes], target: bytes) -> Node | None:
     """One record as a node. Of folders and links only what does not change by itself is kept."""
-    if len(fields) != _FIELDS + 1 or sum(map(len, fields[:_FIELDS])) > _MAX_NUMBERS_BYTES:
+    if len(fields) != FIELDS + 1 or sum(map(len, fields[:FIELDS])) > _MAX_NUMBERS_BYTES:
         return None
     try:
         letter, mode, uid, gid = fields[0], int(fields[1], 8), int(fields[2]), int(fields[3])
@@ -183,20 +173,14 @@ def _time(text: bytes) -> int:
     return int(seconds) * 1_000_000_000 + int(fraction[:9].ljust(9, b"0"))
 
 
-def _octal(text: bytes) -> int:
-    try:
-        return int(text, 8)
-    except ValueError:
-        return 0o777
-
-
-def _path(record: bytes) -> str:
-    return record.split(b" ", _FIELDS)[-1].decode("utf-8", "surrogateescape")
-
-
-def _plausible(path: bytes, folders: set[bytes]) -> bool:
-    """A plain path below the root whose folder is in the walk, as a folder."""
+def _plausible(path: bytes, folders: set[bytes], known: Mapping[str, Node]) -> bool:
+    """A plain path below the root whose folder is there, as a folder."""
     if path == ROOT.encode():
         return True
     above, _, name = path.rpartition(b"/")
-    return name not in (b"", b".", b"..") and len(path) <= MAX_PATH_BYTES and above in folders
+    if name in (b"", b".", b"..") or len(path) > MAX_PATH_BYTES:
+        return False
+    if above in folders:
+        return True
+    node = known.get(above.decode("utf-8", "surrogateescape"))
+    return node is not None and node.kind is Kind.DIRECTORY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_agent.workspaces.base import Kind
@@ -29,12 +29,14 @@ def file(sha256: str | None = None, mode: int = 0o644, **more: int) -> Node:
     return Node(Kind.FILE, mode, 1, sha256, **more)  # type: ignore[arg-type]
 
 
+@settings(max_examples=60)
 @given(st.dictionaries(PATHS, NODES, max_size=8), st.lists(PATHS, max_size=3))
 def test_packed_nodes_come_back_as_they_were(nodes: dict[str, Node], removed: list[str]) -> None:
     """Any name and any node survives the way to disk."""
     assert unpack(pack(nodes, removed)) == (nodes, tuple(removed))
 
 
+@settings(max_examples=60)
 @given(st.dictionaries(PATHS, NODES, max_size=8), st.dictionaries(PATHS, NODES, max_size=8))
 def test_a_changed_snapshot_is_the_snapshot_of_the_changed_nodes(
     before: dict[str, Node], after: dict[str, Node]
@@ -46,6 +48,7 @@ def test_a_changed_snapshot_is_the_snapshot_of_the_changed_nodes(
     assert moved.lines == snapshot_of(after).lines
 
 
+@settings(max_examples=60)
 @given(st.dictionaries(PATHS, NODES, max_size=8), st.dictionaries(PATHS, NODES, max_size=8))
 def test_trees_without_a_difference_have_the_same_hash_and_no_others(
     before: dict[str, Node], after: dict[str, Node]

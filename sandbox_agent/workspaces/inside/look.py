@@ -11,36 +11,90 @@ from sandbox_agent.workspaces.inside import wire
 from sandbox_agent.workspaces.inside.below import HANDLE, Below, self_path
 
 MAX_DEPTH = 200
-"""Folders nested deeper are not walked; `find`, which does it where it can, is told the same."""
+"""Folders nested deeper are not walked."""
 
+MAX_BYTES = 512 * 1024 * 1024
+KEPT_RECORDS = 300_000
+"""As many are remembered from walk to walk, in the container's memory; a larger tree is told whole each time."""
+
+FORMAT = r"%y %m %U %G %n %i %s %T@ %C@ %P\0%l\0"
+FIELDS = 9
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class Look:
     """Answers what is there."""
 
-    def __init__(self, below: Below) -> None:
+    def __init__(self, below: Below, out: wire.Out, root: str) -> None:
         self.below = below
+        self.out = out
+        self.root = root
+        self.seen: dict[bytes, bytes] | None = None
 
-    def walk(self, start: bytes) -> None:
-        """Tell everything below a folder, in the form that `find` is asked for by the host."""
-        pending, out, size = [start], [], 0
-        if not start:
-            out.append(record(b"d", os.fstat(self.below.root)) + b" \0\0")
+    def walk(self, body: bytes) -> None:
+        """Tell what is in the tree: everything the first time (or if asked), after that what differs from the last.
+
+        `body` is "all" or "since", and paths that are to be told again in any case.
+        """
+        how, *doubted = body.split(b"\0")
+        found = self.records()
+        old = self.seen if how == b"since" else None
+        if old is None:
+            self.out.send_joined(wire.WALKED, [b"%b\0%b\0" % record for record in found.items()])
+        else:
+            fresh = [b"%b\0%b\0" % (record, found[record]) for record in found.keys() - old.keys()]
+            self.out.send_joined(wire.WALKED, fresh + [text for path in doubted for text in self.told(path)])
+            self.out.send_joined(wire.GONE, [b"%b\0" % record for record in old.keys() - found.keys()])
+        self.seen = found if len(found) <= KEPT_RECORDS else None
+        self.out.send(wire.END, b"all" if old is None else b"since")
+
+    def records(self) -> dict[bytes, bytes]:
+        """All entries: record to link target. `find` is quicker; folders that it cannot enter are opened up here."""
+        data = self.by_find()
+        if data is None:
+            return dict([(record(b"d", os.fstat(self.below.root), b""), b""), *self.by_hand(b"")])
+        parts = data.split(b"\0")
+        found = dict(zip(parts[0:-1:2], parts[1::2]))  # noqa: B905 - older interpreters do not know `strict`
+        own = b"%d" % os.geteuid()
+        for folder in [head.split(b" ", FIELDS) for head in found if head[:1] == b"d"]:
+            if folder[2] == own and int(folder[1], 8) & 0o500 != 0o500:
+                found.update(self.by_hand(folder[FIELDS]))
+        return found
+
+    def by_find(self) -> bytes | None:
+        """What `find` prints; None where there is none, it is another one, or it was killed."""
+        out, end = os.pipe()
+        arguments = ["find", self.root, "-xdev", "-maxdepth", str(MAX_DEPTH), "-printf", FORMAT]
+        null = [(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in (0, 2)]
+        try:
+            actions = [*null, (os.POSIX_SPAWN_DUP2, end, 1)]
+            pid = os.posix_spawnp("find", arguments, os.environ, file_actions=actions)
+        except OSError:
+            os.close(out)
+            return None
+        finally:
+            os.close(end)
+        parts, size = [], 0
+        with os.fdopen(out, "rb", buffering=0) as pipe:
+            while size <= MAX_BYTES and (data := pipe.read(1024 * 1024)):
+                parts.append(data)
+                size += len(data)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        # 1 is also said when a file went away meanwhile, or a folder is closed.
+        return b"".join(parts) if code in (0, 1) and parts else None
+
+    def by_hand(self, start: bytes) -> list[tuple[bytes, bytes]]:
+        """Everything below a folder, whatever the modes."""
+        pending, found = [start], []
         while pending:
             path = pending.pop()
             for info, name, target in self.listing(path):
                 kind = letter(info.st_mode)
                 if kind == b"d" and name.count(b"/") < MAX_DEPTH - 1:
                     pending.append(name)
-                out.append(record(kind, info) + b" " + name + b"\0" + target + b"\0")
-                size += len(out[-1])
-                if size > wire.CHUNK:
-                    wire.send(wire.WALKED, b"".join(out))
-                    out, size = [], 0
-        wire.send(wire.WALKED, b"".join(out))
+                found.append((record(kind, info, name), target))
         self.below.revoke()
-        wire.send(wire.END)
+        return found
 
     def listing(self, path: bytes) -> list[tuple[os.stat_result, bytes, bytes]]:
         found = []
@@ -65,32 +119,45 @@ class Look:
             os.close(fd)
         return found
 
+    def told(self, path: bytes) -> list[bytes]:
+        """One entry as it is now, in the form of a walk; nothing when it is gone."""
+        try:
+            fd = self.below.entry(path, HANDLE)
+        except OSError:
+            return []
+        try:
+            info = os.fstat(fd)
+            target = os.readlink(b"", dir_fd=fd) if stat.S_ISLNK(info.st_mode) else b""
+            return [record(letter(info.st_mode), info, path) + b"\0" + target + b"\0"]
+        finally:
+            os.close(fd)
+
     def give_all(self, body: bytes) -> None:
         """Give out several files, none with more data than the limit that comes first."""
         for path in body[wire.OFFSET.size :].split(b"\0"):
             self.give(path, wire.OFFSET.unpack_from(body)[0])
         self.below.revoke()
-        wire.send(wire.END)
+        self.out.send(wire.END)
 
     def give(self, path: bytes, limit: int) -> None:
         """Give out one regular file: its state, its data without the holes, its state after that."""
         try:
             fd = self.readable(path)
         except OSError as exc:
-            wire.send(wire.FAULT, b"%d" % (exc.errno or 0))
+            self.out.send(wire.FAULT, b"%d" % (exc.errno or 0))
             return
         try:
             info = os.fstat(fd)
             if not stat.S_ISREG(info.st_mode):
-                wire.send(wire.FAULT, b"%d" % errno.EINVAL)
+                self.out.send(wire.FAULT, b"%d" % errno.EINVAL)
                 return
-            wire.send(wire.STATE, b"%d " % time.time_ns() + record(b"f", info))
+            self.out.send(wire.STATE, b"%d " % time.time_ns() + record(b"f", info, b""))
             if not self.data(fd, info, limit):
-                wire.send(wire.FAULT, b"%d" % errno.EFBIG)
+                self.out.send(wire.FAULT, b"%d" % errno.EFBIG)
                 return
-            wire.send(wire.STATE_AFTER, record(b"f", os.fstat(fd)))
+            self.out.send(wire.STATE_AFTER, record(b"f", os.fstat(fd), b""))
         except OSError as exc:
-            wire.send(wire.FAULT, b"%d" % (exc.errno or 0))
+            self.out.send(wire.FAULT, b"%d" % (exc.errno or 0))
         finally:
             os.close(fd)
 
@@ -131,7 +198,7 @@ class Look:
                 sent += len(piece)
                 if not piece or sent > limit:
                     return not piece
-                wire.send(wire.DATA, wire.OFFSET.pack(position) + piece)
+                self.out.send(wire.DATA, wire.OFFSET.pack(position) + piece)
                 position += len(piece)
         return True
 
@@ -147,8 +214,8 @@ def letter(mode: int) -> bytes:
     return b"?"
 
 
-def record(kind: bytes, info: os.stat_result) -> bytes:
+def record(kind: bytes, info: os.stat_result, path: bytes) -> bytes:
     """As `find -printf` writes it."""
     times = (*divmod(info.st_mtime_ns, 10**9), *divmod(info.st_ctime_ns, 10**9))
-    numbers = (info.st_uid, info.st_gid, info.st_nlink, info.st_ino, info.st_size, *times)
-    return kind + b" %o " % stat.S_IMODE(info.st_mode) + b"%d %d %d %d %d %d.%09d0 %d.%09d0" % numbers
+    numbers = (info.st_uid, info.st_gid, info.st_nlink, info.st_ino, info.st_size, *times, path)
+    return kind + b" %o " % stat.S_IMODE(info.st_mode) + b"%d %d %d %d %d %d.%09d0 %d.%09d0 %b" % numbers

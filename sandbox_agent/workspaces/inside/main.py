@@ -18,8 +18,9 @@ def main() -> None:
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     below = Below(sys.argv[1])
-    look, put = Look(below), Put(below)
-    wire.send(wire.HELLO)
+    out = wire.Out()
+    look, put = Look(below, out, sys.argv[1]), Put(below, out)
+    out.send(wire.HELLO)
     while True:
         size, kind = wire.HEADER.unpack(wire.take(wire.HEADER.size))
         body = wire.take(size)

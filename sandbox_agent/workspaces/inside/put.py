@@ -18,8 +18,9 @@ ASIDE_PREFIX = b".sandbox-agent-"
 class Put:
     """The steps of a restore. A fault is noted and told at the end; the host then looks what came of it all."""
 
-    def __init__(self, below: Below) -> None:
+    def __init__(self, below: Below, out: wire.Out) -> None:
         self.below = below
+        self.out = out
         self.faults: list[tuple[str, str, int]] = []
         self.file = -1
 
@@ -144,4 +145,4 @@ class Put:
         """Take back what was granted and tell the faults."""
         self.below.revoke()
         faults, self.faults = self.faults, []
-        wire.send(wire.DONE, json.dumps(faults).encode())
+        self.out.send(wire.DONE, json.dumps(faults).encode())

@@ -21,13 +21,38 @@ FINISH_FILE, FINISH = b"C", b"B"
 DATA = b"d"
 
 # To the host.
-HELLO, WALKED, STATE, STATE_AFTER, FAULT, END, DONE = b"h", b"w", b"s", b"z", b"x", b"e", b"k"
+HELLO, WALKED, GONE, STATE, STATE_AFTER, FAULT, END, DONE = b"h", b"w", b"r", b"s", b"z", b"x", b"e", b"k"
 
 
-def send(kind: bytes, body: bytes = b"") -> None:
-    data = memoryview(HEADER.pack(len(body), kind) + body)
-    while data:
-        data = data[os.write(1, data) :]
+_AWAITED = (HELLO, END, DONE)
+_LARGE = 32 * 1024
+_MANY = 64
+
+
+class Out:
+    """Frames to the host: at once where it waits for them, else together with the next ones."""
+
+    def __init__(self) -> None:
+        self.waiting: list[bytes] = []
+
+    def send(self, kind: bytes, body: bytes = b"") -> None:
+        self.waiting.append(HEADER.pack(len(body), kind) + body)
+        if kind in _AWAITED or len(body) > _LARGE or len(self.waiting) > _MANY:
+            data = memoryview(b"".join(self.waiting))
+            self.waiting.clear()
+            while data:
+                data = data[os.write(1, data) :]
+
+    def send_joined(self, kind: bytes, texts: list[bytes]) -> None:
+        """Texts in frames of some size."""
+        at = 0
+        while at < len(texts):
+            end, size = at, 0
+            while end < len(texts) and size < CHUNK:
+                size += len(texts[end])
+                end += 1
+            self.send(kind, b"".join(texts[at:end]))
+            at = end
 
 
 def take(size: int) -> bytes:
