@@ -46,7 +46,7 @@ e2e: setup ## tests of the command line from end to end
 	$(BIN)/python -m pytest tests/e2e
 
 soak: setup ## the long tests that "make test" leaves out
-	$(BIN)/python -m pytest -m soak
+	SANDBOX_AGENT_FRESH_EXAMPLES=1 $(BIN)/python -m pytest -m soak
 
 bench: setup ## measure against a plain subprocess and others; prints a Markdown table
 	$(BIN)/python -m bench
