@@ -54,7 +54,7 @@ def load_policy(
         ask=(*policy.rules.ask, *_given(ask, Verdict.ASK, "--ask")),
         allow=(*policy.rules.allow, *_given(allow, Verdict.ALLOW, "--allow")),
     )
-    return replace(policy, rules=rules, mode=mode or policy.mode)
+    return _with_denied_masked(replace(policy, rules=rules, mode=mode or policy.mode))
 
 
 def parse_policy(text: str, name: str = "policy") -> Policy:
@@ -106,7 +106,7 @@ def _from_document(document: Document, *, examples: bool) -> Policy:
         kind: _rules(document, kind, entries, examples=examples)
         for kind, entries in (("deny", file.rules.deny), ("ask", file.rules.ask), ("allow", file.rules.allow))
     }
-    return Policy(
+    policy = Policy(
         name=file.name or Path(document.name).stem,
         mode=file.mode,
         rules=RuleSet(
@@ -128,6 +128,15 @@ def _from_document(document: Document, *, examples: bool) -> Policy:
         limits=Limits(turns=file.limits.turns, wall_s=file.limits.wall_s),
         location=document.name,
     )
+    return _with_denied_masked(policy)
+
+
+def _with_denied_masked(policy: Policy) -> Policy:
+    """Files of the workspace that a rule keeps from being read are masked: a program reads what no rule can see."""
+    patterns = [rule.path for rule in policy.rules.deny if rule.path is not None and rule.is_about_files(write=False)]
+    lines = [line for pattern in patterns if (line := pattern.workspace_line) is not None]
+    masks = tuple(dict.fromkeys((*policy.sandbox.masks, *lines)))
+    return replace(policy, sandbox=replace(policy.sandbox, masks=masks))
 
 
 def _validated(document: Document) -> PolicyFile:

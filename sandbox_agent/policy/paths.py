@@ -6,6 +6,7 @@ without a slash matches at any depth, as in a .gitignore file. Text only: nothin
 
 from __future__ import annotations
 
+import fnmatch
 import posixpath
 from dataclasses import dataclass
 
@@ -69,6 +70,19 @@ class PathPattern:
         """True if the pattern covers this absolute path or a folder it lies in."""
         relative = below(self.base, path)
         return bool(relative) and self.spec.match_file(relative or "")
+
+    @property
+    def workspace_line(self) -> str | None:
+        """What this pattern covers of the workspace, as a gitignore line there; None if that is nothing."""
+        if self.base == WORKSPACE_MOUNT:
+            line = self.text.removeprefix(".") if self.text.startswith("./") else self.text
+            return "/**" if line == "/" else line
+        if self.base != "/":
+            return None
+        top, _, rest = self.text[2:].partition("/")
+        if top == "**":
+            return f"**/{rest or '*'}"
+        return f"/{rest or '**'}" if fnmatch.fnmatchcase(WORKSPACE_MOUNT[1:], top or "*") else None
 
     def covers_tree(self, path: str) -> bool:
         """True if the pattern covers whatever may lie below this folder."""

@@ -182,7 +182,7 @@ def _not_covered(uncovered: Sequence[_Uncovered]) -> str:
 
 
 def _shown(source: str) -> str:
-    line = " ".join(source.split())
+    line = " ".join(source.replace(ANY_WORD, "...").split())
     return line if len(line) <= _MAX_SHOWN_CHARS else line[: _MAX_SHOWN_CHARS - 3] + "..."
 
 

@@ -212,3 +212,33 @@ def test_trusted_build_asks_only_for_what_runs_code_later() -> None:
     trusted = load_policy("trusted-build")
     assert bash(trusted, "CC=clang make > log; ./run.sh $X", mode=trusted.mode).verdict is Verdict.ALLOW
     assert bash(trusted, "echo x > .git/hooks/pre-commit", mode=trusted.mode).verdict is Verdict.ASK
+
+
+@pytest.mark.parametrize(
+    ("rule", "mask"),
+    [
+        ("Read(**/.env)", "**/.env"),
+        ("Read(my.conf)", "my.conf"),
+        ("Read(./my.conf)", "/my.conf"),
+        ("Read(/secrets/**)", "/secrets/**"),
+        ("Read(/)", "/**"),
+        ("Read(//workspace/a/b)", "/a/b"),
+        ("Read(//workspace)", "/**"),
+        ("Read(//w*/a)", "/a"),
+        ("Read(//**/id)", "**/id"),
+        ("Read(//**)", "**/*"),
+        ("Read(//etc/passwd)", None),
+        ("Read(~/.ssh/**)", None),
+        ("Edit(/src/**)", None),
+        ("Read", None),
+        ("Bash(cat:*)", None),
+    ],
+)
+def test_what_may_not_be_read_is_masked(rule: str, mask: str | None) -> None:
+    """In a file or from the command line; paths outside the workspace and rules about other things mask nothing."""
+    base = parse_policy("sandbox: {masks: [x]}").sandbox.masks
+    expected = base if mask is None else (*base, mask)
+    assert parse_policy(f"sandbox: {{masks: [x]}}\nrules: {{deny: ['{rule}']}}").sandbox.masks == expected
+    given = load_policy(None, deny=[rule]).sandbox.masks
+    assert given == load_policy(None).sandbox.masks + expected[1:]
+    assert parse_policy(f"sandbox: {{masks: [x]}}\nrules: {{ask: ['{rule}']}}").sandbox.masks == base

@@ -203,6 +203,7 @@ def test_an_allowed_pipe_is_not_asked_and_a_foreign_part_is_named() -> None:
     assert decision.verdict is Verdict.ASK
     assert "`rm -rf b`" in decision.reason
     assert "grep" not in decision.reason
+    assert "`rm -rf b ...` (a word is only known at run time)" in bash(rules, "head -1 a.txt | xargs rm -rf b").reason
 
 
 @pytest.mark.parametrize(
