@@ -149,8 +149,15 @@ class Session:
             self.tasks.start_soon(self.checkpoints.take, tuple(call_ids), self.checkpoints.expect())
 
     async def changes(self) -> tuple[Change, ...]:
-        """What the run changed. The sandbox is closed first, so that nothing moves under the review."""
+        """What the run changed. The sandbox is closed first, so that nothing moves under the review.
+
+        Raises:
+            SandboxError: it could not be started; nobody had waited for it so far.
+        """
         last = None
+        if self.fault is None:
+            # A run that called no tool may end before the folder is ready, and there is nothing to compare with then.
+            await self.sandbox.start()
         if self.checkpoints is not None and self.fault is None:
             last = await self.checkpoints.finish()
         await self.sandbox.close()

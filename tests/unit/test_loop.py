@@ -17,6 +17,7 @@ from sandbox_agent.engine.queue import Priority
 from sandbox_agent.errors import ModelRejectedError, SandboxStartError, ToolError
 from sandbox_agent.events import LimitReached, RunFinished, ToolFinished, ToolResultsMessage, ToolStarted
 from sandbox_agent.models.base import ModelRequest
+from sandbox_agent.sandboxes.base import SandboxInfo
 from sandbox_agent.sandboxes.fake import FakeSandbox
 from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.types import Limits, ToolResult
@@ -402,3 +403,23 @@ async def test_an_error_of_the_sandbox_is_the_result_of_its_call_alone(tmp_path:
 
     assert finished(events).status == "done"
     assert sorted(results(events)) == [("Grep y", False), ("Read failed: the runner was killed", True)]
+
+
+async def test_the_changes_of_a_run_without_tools_wait_for_the_start(tmp_path: Path) -> None:
+    """The model may be quicker than the folder is ready; a review of that would have nothing to compare with."""
+    happened: list[str] = []
+
+    class Starting(FakeSandbox):
+        async def start(self) -> SandboxInfo:
+            happened.append("started")
+            return await super().start()
+
+        async def close(self) -> None:
+            happened.append("closed")
+            await super().close()
+
+    async with make_session([DONE], tmp_path, sandbox=Starting()) as session:
+        await play(session)
+        await session.changes()
+
+    assert happened == ["started", "closed"]
