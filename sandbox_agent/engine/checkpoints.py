@@ -86,6 +86,9 @@ class Checkpoints:
         Args:
             after_seq: the last entry of the session's record that belongs to what there is now.
             recorded: the last step of which the record has the event.
+
+        Raises:
+            WorkspaceError: a fork did not get the tree that it is to begin with.
         """
         go_on(self._state_dir)
         try:
@@ -157,22 +160,22 @@ class Checkpoints:
             try:
                 await retried(lambda: self._book.look(taker, "undo", self._last_seq()))
                 wanted = max(self._book.current.position - 1, self.first()) if to is None else to
-                loaded = await anyio.to_thread.run_sync(self.reachable, wanted)
-                return await self._restore(taker, loaded, rewind=rewind)
+                step = await anyio.to_thread.run_sync(self.reachable, wanted)
+                return await self._restore(taker, step, rewind=rewind)
             except (HandsLostError, NoHandsError) as error:
                 raise WorkspaceError(f"{error}; run undo again") from error
 
-    def reachable(self, number: int) -> Loaded:
+    def reachable(self, number: int) -> Step:
         """A step that one can go back to.
 
         Raises:
             WorkspaceError: there is none, or it is of a workspace that is gone.
         """
-        loaded = self.steps.load(number)
-        if loaded.step.workspace != self._book.token:
+        step = self.steps.header(number)
+        if step.workspace != self._book.token:
             gone = "is of a copy of the folder that was applied or discarded since"
             raise WorkspaceError(f"step {number} {gone}; this one begins with step {self.first()}")
-        return loaded
+        return step
 
     @property
     def changed(self) -> bool:
@@ -249,13 +252,13 @@ class Checkpoints:
         except WorkspaceError as error:
             self._book.warn(str(error))
 
-    async def _restore(self, taker: Taker, target: Loaded, *, rewind: bool = False) -> Reached:
+    async def _restore(self, taker: Taker, target: Step, *, rewind: bool = False) -> Reached:
         """Bring a step back, from what `taker` has just seen; whatever comes of it becomes a step."""
         started_s, before = time.monotonic(), taker.snapshot
-        after_seq = target.step.after_seq if rewind else self._last_seq()
+        after_seq = target.after_seq if rewind else self._last_seq()
 
         def begun() -> None:
-            self.steps.begin_restore(target.step.number)
+            self.steps.begin_restore(target.number)
 
         async def conclude(restored: int | None) -> Step:
             step = await self._book.write(taker, "undo", after_seq, restored=restored)
@@ -263,15 +266,14 @@ class Checkpoints:
             self._book.tell(step, diff(before, taker.snapshot), started_s)
             return step
 
+        tree = await anyio.to_thread.run_sync(self._book.tree, target)
         try:
-            restored = await retried(
-                lambda: restore(taker, target.snapshot, target.bases, begun=begun), between=taker.look
-            )
+            restored = await retried(lambda: restore(taker, tree, taker.bases, begun=begun), between=taker.look)
         except NotRestoredError:
             await conclude(None)
             raise
-        step = await conclude(None if restored.theirs else target.step.position)
-        return Reached(target.step, step, len(diff(before, taker.snapshot)), restored)
+        step = await conclude(None if restored.theirs else target.position)
+        return Reached(target, step, len(diff(before, taker.snapshot)), restored)
 
     @asynccontextmanager
     async def _telling(self, consequence: str) -> AsyncIterator[None]:
@@ -279,6 +281,8 @@ class Checkpoints:
         try:
             yield
         except (HandsLostError, NoHandsError, WorkspaceError, OSError) as error:
+            if self.steps.is_wanted:
+                raise WorkspaceError(f"the fork did not get the tree that it is to begin with: {error}") from error
             if self._taker is not None or not self._over:  # else the run ended before there was anything to take
                 self._book.warn(f"no checkpoint: {error}; {consequence}")
         except SandboxError:

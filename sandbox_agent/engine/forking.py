@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,8 +29,7 @@ from sandbox_agent.events import (
 )
 from sandbox_agent.tape import Tape, TapeWriter, read_tape
 from sandbox_agent.workspaces.record import RECORD_NAME, Record
-from sandbox_agent.workspaces.snapshot import Node
-from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Loaded, Steps
+from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Step, Steps
 
 FORK_FILE = "fork.json"
 """In a fork's state folder: the workspace that it is to get."""
@@ -84,26 +84,27 @@ def fork(wanted: str, number: int) -> Forked:
 
     Raises:
         ConfigError: there is no such session, or it works on the folder itself.
-        WorkspaceError: its workspace is gone, there is no such step, or a content of it was not kept.
+        WorkspaceError: its workspace is gone, or there is no such step, or a content of it was not kept.
+        OSError: the system refused.
     """
     folder = session_folder(wanted)
     record = Record.load(folder)
     if record.mode == "bind":
         raise ConfigError("a session of mode bind works on the folder itself: there is no second one to fork into")
     steps = Steps(folder / CHECKPOINTS_NAME)
-    loaded = steps.load(number)
-    if loaded.step.workspace != record.token:
+    step = steps.header(number)
+    if step.workspace != record.token:
         raise WorkspaceError(f"step {number} is of a copy of the folder that was applied or discarded since")
-    _require_contents(loaded)
     tape = read_tape(folder / EVENTS_FILE)
     child = sessions_dir() / new_session_id()
     child.mkdir(mode=0o700)
-    there = Steps(child / CHECKPOINTS_NAME)
-    for sha256 in _contents(loaded, steps):
-        steps.store.share(sha256, there.store)
-    there.want(loaded)
+    try:
+        steps.share(number, Steps(child / CHECKPOINTS_NAME))
+    except (WorkspaceError, OSError):
+        shutil.rmtree(child)
+        raise
     _save_origin(child, Origin(record.mode, record.host, record.masks, bool(record.volume)))
-    _write_record(child, folder.name, loaded, tape)  # last: only what has a record is a session
+    _write_record(child, folder.name, step, tape)  # last: only what has a record is a session
     return Forked(child.name, record.host)
 
 
@@ -131,33 +132,17 @@ def _save_origin(folder: Path, origin: Origin) -> None:
         file.write(json.dumps(raw) + "\n")
 
 
-def _require_contents(loaded: Loaded) -> None:
-    lost = [path for path, node in loaded.snapshot.nodes.items() if node.lost]
-    if lost:
-        raise WorkspaceError(f"step {loaded.step.number} is kept without the content of {lost[0]}; choose another step")
-
-
-def _contents(loaded: Loaded, steps: Steps) -> set[str]:
-    """The contents of the step that are in the store."""
-
-    def name(path: str, node: Node) -> str | None:
-        return node.sha256 if node.sha256 is not None else loaded.bases.get(path)
-
-    names = {name(path, node) for path, node in loaded.snapshot.nodes.items()}
-    return {sha256 for sha256 in names if sha256 and steps.store.has(sha256)}
-
-
-def _write_record(child: Path, parent_id: str, loaded: Loaded, tape: Tape) -> None:
+def _write_record(child: Path, parent_id: str, step: Step, tape: Tape) -> None:
     writer = TapeWriter(child / EVENTS_FILE)
     try:
-        for event in _events(child.name, parent_id, loaded, tape):
+        for event in _events(child.name, parent_id, step, tape):
             writer.append(event)
         writer.sync()
     finally:
         writer.close()
 
 
-def _events(child_id: str, parent_id: str, loaded: Loaded, tape: Tape) -> list[Event]:
+def _events(child_id: str, parent_id: str, step: Step, tape: Tape) -> list[Event]:
     started = next(entry.event for entry in tape.entries if isinstance(entry.event, SessionStarted))
     first = replace(
         started,
@@ -165,7 +150,7 @@ def _events(child_id: str, parent_id: str, loaded: Loaded, tape: Tape) -> list[E
         version=__version__,
         resumed_from=None,
         forked_from=parent_id,
-        forked_step=loaded.step.number,
+        forked_step=step.number,
     )
-    said = conversation_entries(entry for entry in tape.entries if entry.seq <= loaded.step.after_seq)
+    said = conversation_entries(entry for entry in tape.entries if entry.seq <= step.after_seq)
     return [first, *(entry.event for entry in said if isinstance(entry.event, _CONVERSATION))]

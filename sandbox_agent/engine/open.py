@@ -219,7 +219,11 @@ async def _start_sandbox(session: Session, after_seq: int, recorded: int) -> Non
         )
     )
     if session.checkpoints is not None:
-        await session.checkpoints.begin(after_seq=after_seq, recorded=recorded)
+        try:
+            await session.checkpoints.begin(after_seq=after_seq, recorded=recorded)
+        except SandboxAgentError as exc:
+            session.fail(exc)
+            return
     try:
         await reap_workspaces()
     except (SandboxAgentError, OSError) as exc:

@@ -13,8 +13,11 @@ import anyio
 from sandbox_agent.engine.taking import Taker
 from sandbox_agent.engine.told import events_of
 from sandbox_agent.events import Event, Notice
-from sandbox_agent.workspaces.snapshot import Delta, diff
+from sandbox_agent.workspaces.snapshot import Delta, Snapshot, diff
 from sandbox_agent.workspaces.steps import Step, Steps
+
+REMEMBERED_NODES = 500_000
+"""Of the last steps, in memory; their nodes are mostly the same objects, so it is the lists of them that count."""
 
 
 class StepBook:
@@ -28,6 +31,7 @@ class StepBook:
         self.token = ""
         self.current: Step | None = None
         self.calls: list[str] = []
+        self._trees: dict[int, Snapshot] = {}
         self._emit = emit
 
     async def look(self, taker: Taker, origin: str, after_seq: int) -> None:
@@ -56,11 +60,22 @@ class StepBook:
         nodes = tree.nodes if step.whole else {path: tree.nodes[path] for path in taker.touched & tree.nodes.keys()}
         removed = () if step.whole else sorted(taker.touched - tree.nodes.keys())
         await anyio.to_thread.run_sync(self.steps.write, step, nodes, removed)
+        self._trees[number] = tree
+        while sum(len(one.nodes) for one in self._trees.values()) > REMEMBERED_NODES:
+            del self._trees[next(iter(self._trees))]
         taker.touched.clear()
         taker.learned.clear()
         self.calls.clear()
         self.current = step
         return step
+
+    def tree(self, step: Step) -> Snapshot:
+        """The tree of a step; the last few are at hand.
+
+        Raises:
+            WorkspaceError: a step's file is damaged.
+        """
+        return self._trees[step.number] if step.number in self._trees else self.steps.load(step.number).snapshot
 
     def tell(self, step: Step, deltas: Sequence[Delta], started_s: float) -> None:
         for event in events_of(step, deltas, time.monotonic() - started_s):

@@ -52,7 +52,7 @@ class Resident:
         await self._runners.aclose()
 
     async def end_all(self) -> None:
-        """See `Sandbox.end_all`: the runner goes with all the others."""
+        """See `Sandbox.end_all`."""
         await self._runners.end_all()
 
     async def exec(

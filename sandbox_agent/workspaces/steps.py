@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.snapshot import Node, Snapshot, pack, snapshot_of, unpack
 from sandbox_agent.workspaces.store import Store
 
@@ -86,7 +88,22 @@ class Steps:
         Raises:
             WorkspaceError: one of the files is damaged.
         """
-        return [self._read(self._path(number))[0] for number in self.numbers()]
+        return [self.header(number) for number in self.numbers()]
+
+    def header(self, number: int) -> Step:
+        """A step without its tree.
+
+        Raises:
+            WorkspaceError: there is no such step, or its file is damaged.
+        """
+        path = self._path(number)
+        try:
+            with path.open("rb") as file:
+                return _step(file.readline())
+        except FileNotFoundError:
+            raise WorkspaceError(self._no_step(number)) from None
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise WorkspaceError(f"{path}: this checkpoint cannot be read ({error})") from error
 
     def write(self, step: Step, nodes: Mapping[str, Node], removed: Iterable[str] = ()) -> None:
         """Add a step: what changed since the one before, or every node where it is `whole`."""
@@ -100,8 +117,7 @@ class Steps:
         """
         numbers = self.numbers()
         if number not in numbers:
-            there = f"steps are 0 to {numbers[-1]}" if numbers else "there are none"
-            raise WorkspaceError(f"there is no step {number}; {there}")
+            raise WorkspaceError(self._no_step(number))
         files = {each: self._read(self._path(each)) for each in numbers}
         wanted = files[number][0]
         nodes: dict[str, Node] = {}
@@ -137,21 +153,57 @@ class Steps:
             if not (self.folder / _WANTED_NAME).exists():  # a fork that never began still needs what it begins with
                 self.store.discard()
 
-    def want(self, loaded: Loaded) -> None:
-        """Note the tree that a fork is to begin with."""
-        self._write(self.folder / _WANTED_NAME, loaded.step, loaded.snapshot.nodes, (), bases=loaded.bases)
+    def share(self, number: int, other: Steps) -> None:
+        """Let a fork begin with a step: it gets this workspace's steps and what they name, by links, not by copying.
+
+        Raises:
+            WorkspaceError: there is no such step, or a file is damaged.
+            OSError: the system refused.
+        """
+        wanted = self.header(number)
+        mine = [step for step in self.headers() if step.workspace == wanted.workspace]
+        there = other.folder / _WANTED_NAME
+        there.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lost: dict[str, bool] = {}
+        for step in mine:
+            os.link(self._path(step.number), there / self._path(step.number).name)
+            nodes = self._changed(step)
+            if step.number <= number:
+                lost |= {path: node.lost for path, node in nodes.items()}
+            for sha256 in {*step.bases.values(), *(node.sha256 for node in nodes.values())} - {"", None}:
+                if sha256 and self.store.has(sha256):
+                    self.store.share(sha256, other.store)
+        if any(lost.values()):
+            path = next(path for path, gone in lost.items() if gone)
+            raise WorkspaceError(f"step {number} is kept without the content of {path}; choose another step")
+        _replace(there / _NEXT_NAME, str(number).encode())
+
+    def _changed(self, step: Step) -> dict[str, Node]:
+        """The nodes of a step's file whose content is not the base's."""
+        if step.origin == "base":
+            return {}
+        nodes, removed = self._unpack(step.number, self._read(self._path(step.number))[1])
+        return {**nodes, **dict.fromkeys(removed, Node(Kind.OTHER, 0))}
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether this is a fork that has not begun."""
+        return (self.folder / _WANTED_NAME / _NEXT_NAME).exists()
 
     def wanted(self) -> Loaded | None:
         """The tree that a fork is to begin with, None if it has begun or is no fork."""
-        path = self.folder / _WANTED_NAME
-        if not path.exists():
+        folder = self.folder / _WANTED_NAME
+        try:
+            number = int((folder / _NEXT_NAME).read_text())
+        except FileNotFoundError:
             return None
-        step, data = self._read(path)
-        return Loaded(step, snapshot_of(self._unpack(step.number, data)[0]), dict(step.bases))
+        return Steps(folder).load(number)
 
     def fulfilled(self) -> None:
         """The fork has begun."""
-        (self.folder / _WANTED_NAME).unlink(missing_ok=True)
+        if (self.folder / _WANTED_NAME).exists():
+            (self.folder / _WANTED_NAME / _NEXT_NAME).unlink(missing_ok=True)
+            shutil.rmtree(self.folder / _WANTED_NAME)
 
     def begin_restore(self, number: int) -> None:
         """Note that the tree is being brought back to a step, before anything is touched."""
@@ -176,6 +228,10 @@ class Steps:
             path.unlink(missing_ok=True)
         self.store.sweep()
 
+    def _no_step(self, number: int) -> str:
+        numbers = self.numbers()
+        return f"there is no step {number}; " + (f"steps are 0 to {numbers[-1]}" if numbers else "there are none")
+
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:06d}{_STEP_SUFFIX}"
 
@@ -185,18 +241,14 @@ class Steps:
         step: Step,
         nodes: Mapping[str, Node],
         removed: Iterable[str],
-        *,
-        bases: Mapping[str, str] | None = None,
     ) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        header = asdict(step) | ({} if bases is None else {"bases": dict(bases)})
-        _replace(path, json.dumps(header, separators=(",", ":")).encode("ascii") + b"\n" + pack(nodes, removed))
+        _replace(path, json.dumps(asdict(step), separators=(",", ":")).encode("ascii") + b"\n" + pack(nodes, removed))
 
     def _read(self, path: Path) -> tuple[Step, bytes]:
         try:
             header, _, data = path.read_bytes().partition(b"\n")
-            raw = json.loads(header)
-            return Step(**{**raw, "call_ids": tuple(raw["call_ids"])}), data
+            return _step(header), data
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise WorkspaceError(f"{path}: this checkpoint cannot be read ({error})") from error
 
@@ -205,6 +257,11 @@ class Steps:
             return unpack(data)
         except ValueError as error:
             raise WorkspaceError(f"{self._path(number)}: this checkpoint is damaged ({error})") from error
+
+
+def _step(header: bytes) -> Step:
+    raw = json.loads(header)
+    return Step(**{**raw, "call_ids": tuple(raw["call_ids"])})
 
 
 def _replace(path: Path, data: bytes) -> None:

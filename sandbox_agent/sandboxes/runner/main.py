@@ -152,6 +152,10 @@ class Runner:
                 self.send(wire.frame(wire.PATH, call, files.resolve(spawn.encode(path))))
             self.send(wire.frame(wire.DONE, call))
             return
+        if request["op"] == "end_all":
+            over = processes.kill_others()  # calls that are under way end as killed when their sockets say so
+            self.send(wire.frame(wire.DONE, call) if over else wire.fail(call, wire.FAIL_KILLED, 0, "some live on"))
+            return
         if request["op"] == "replace" and self.replacing is not None:
             # One at a time: two that expect the same content must not both find it.
             self.replaces[call] = frames
