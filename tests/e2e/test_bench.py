@@ -54,4 +54,5 @@ def test_an_unknown_word_is_refused_with_the_known_ones(work: Path) -> None:
     done = bench(work, "--only", "hots")
 
     assert done.returncode == 2
-    assert "--only hots: words are claude, docker, exec, host" in done.stderr
+    assert "--only hots: words are " in done.stderr
+    assert ", host, " in done.stderr
