@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
@@ -131,6 +132,8 @@ async def _session(job: Job) -> None:
     terminal = job.screen.terminal
     approver = ConsoleApprover(terminal) if terminal is not None else None
     async with open_session(job.config, approver=approver) as session:
+        gc.freeze()  # what was imported stays; `main` had collecting off meanwhile
+        gc.enable()
         job.stop.interrupt = session.interrupt
         async with aclosing(run(session, job.task)) as events:
             async for event in events:
