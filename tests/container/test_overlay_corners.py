@@ -77,7 +77,6 @@ async def test_what_belongs_to_others_is_as_its_modes_say(owner: int, tmp_path: 
         assert await box.bash("cat open; stat -c ' %u' open closed") == "open 4321\n 4321"
         assert (await box.try_bash("cat closed"))[0] == 1
         assert (await box.try_bash("echo x > open"))[0] == 1
-        assert await box.bash("git init -q sub 2>&1; chmod 700 sub; git -C sub status -s") == ""
 
 
 async def test_a_start_that_is_cut_short_leaves_nothing(tmp_path: Path) -> None:

@@ -257,6 +257,7 @@ async def test_a_second_container_goes_on_where_the_first_ended(case: tuple[str,
         await place.bash("rm readme; echo kept > new")
         await place.end()
         place.workspace.release()
+        assert mounts_in(tmp_path) == [], "work that waits needs no mount"
         async with running(reopen(place.state), place.state) as again:
             assert await again.bash("cat new; test -e readme || echo gone") == "kept\ngone"
             assert SECRET not in (await again.try_bash("cat .env other-name"))[1]
