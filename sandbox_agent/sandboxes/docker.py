@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,6 +35,8 @@ from sandbox_agent.sandboxes.volumes import overlay_name, plain_volume
 from sandbox_agent.types import OverlayMount, VolumeMount
 
 CLOSE_S = 20.0
+REMOVAL_S = 10.0
+REMOVAL_LOOK_S = 0.05
 
 
 class DockerSandbox:
@@ -232,9 +235,17 @@ class DockerSandbox:
         except docker.errors.NotFound:
             pass
         except docker.errors.APIError as exc:
-            if exc.status_code != 409:  # its removal is in progress already
+            if exc.status_code != 409:
                 raise
+            await self._removed_by_another(engine)
         self._container_id = None
+
+    async def _removed_by_another(self, engine: Engine) -> None:
+        """Its removal is in progress already; its volume can go only when that is over."""
+        with anyio.move_on_after(REMOVAL_S), contextlib.suppress(docker.errors.NotFound):
+            while True:
+                await engine.ask(engine.control.inspect_container, self._container_id)
+                await anyio.sleep(REMOVAL_LOOK_S)
 
 
 def create(spec: SandboxSpec, endpoint: Endpoint) -> DockerSandbox:
