@@ -8,7 +8,6 @@ much as a whole walk of 5,000 files.
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -233,8 +232,10 @@ def batches(paths: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _faults(body: bytes) -> list[str] | None:
-    try:
-        rows = json.loads(body)
-        return [f"{path or 'a file'}: {os.strerror(int(number))}" for _, path, number in rows]
-    except (ValueError, TypeError):
-        return None
+    *rows, rest = body.split(b"\0")
+    found = []
+    for number, _, path in (row.partition(b" ") for row in rows):
+        if not number.isdigit() or len(number) > 4:
+            return None
+        found.append(f"{path.decode('utf-8', 'surrogateescape') or 'a file'}: {os.strerror(int(number))}")
+    return None if rest else found

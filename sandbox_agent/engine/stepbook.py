@@ -62,7 +62,8 @@ class StepBook:
         await anyio.to_thread.run_sync(self.steps.write, step, nodes, removed)
         self._trees[number] = tree
         while sum(len(one.nodes) for one in self._trees.values()) > REMEMBERED_NODES:
-            del self._trees[next(iter(self._trees))]
+            first, *others = self._trees  # the first one stays: people go back to the start
+            del self._trees[others[0] if len(others) > 1 else first]
         taker.touched.clear()
         taker.learned.clear()
         self.calls.clear()

@@ -7,7 +7,7 @@ as long as nobody changes it, and is taken from the person's folder when somebod
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 import anyio
@@ -18,7 +18,16 @@ from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.basefiles import BaseFiles
 from sandbox_agent.workspaces.snapshot import TORN, Delta, Node, Snapshot, change, snapshot_of
 from sandbox_agent.workspaces.store import Store
-from sandbox_agent.workspaces.walked import EMPTY_SHA256, Seen, compare, nodes_of, parse, parse_gone
+from sandbox_agent.workspaces.walked import (
+    EMPTY_SHA256,
+    Raw,
+    Seen,
+    compare,
+    nodes_of,
+    parse,
+    parse_gone,
+    path_of,
+)
 
 CHECKPOINT_BYTES = 512 * MIB
 """What one checkpoint may add to the store, holes not counted."""
@@ -55,6 +64,19 @@ class Fetched:
     bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of a walk: those that are new, those that are no more (None: `fresh` are all), and all there are."""
+
+    fresh: Raw
+    gone: set[bytes] | None
+    all: set[bytes]
+
+    def gone_paths(self, doubted: Set[str]) -> set[str] | None:
+        """Paths that may be gone: also those that would be told again if they were there."""
+        return None if self.gone is None else {*map(path_of, self.gone), *doubted}
+
+
 class Taker:
     """The tree of one workspace through one sandbox. Not for concurrent use.
 
@@ -74,13 +96,16 @@ class Taker:
         self._limits = limits
         self._doubted: set[str] = set()
         self._in_step = False
+        self._records: set[bytes] | None = None
 
     async def begin(self) -> None:
         """Take the tree as it is for the base."""
         walk = await self.hands.walk((), whole=True)
 
         def make() -> Snapshot:
-            nodes, self.skipped = nodes_of(parse(walk.fresh), {})
+            raw = parse(walk.fresh)
+            nodes, self.skipped = nodes_of(raw, {})
+            self._records = set(raw)
             return snapshot_of(nodes)
 
         self.snapshot = await anyio.to_thread.run_sync(make)
@@ -96,17 +121,26 @@ class Taker:
         whole, self._in_step = not self._in_step, False
         walk = await self.hands.walk(self._doubted, whole=whole)
         before = self.snapshot
-        seen = await anyio.to_thread.run_sync(self._compare, walk)
+        records = await anyio.to_thread.run_sync(self._records_of, walk)
+        seen = await anyio.to_thread.run_sync(compare, records.fresh, records.gone_paths(self._doubted), before)
         self.skipped = seen.skipped
         await self._learn(_base_files(before, (*seen.fetch, *seen.nodes, *seen.removed)))
         fetched = await self._fetch(seen.fetch)
         deltas = await anyio.to_thread.run_sync(self._take_over, seen, fetched)
+        # What is doubted is not known: it is new again if another process tells everything from the start.
+        self._records = records.all - {record for record in records.fresh if path_of(record) in self._doubted}
         self._in_step = True  # from here on, what the other side calls new is new to us, too
         return deltas
 
-    def _compare(self, walk: Walked) -> Seen:
-        gone = None if walk.whole else {*parse_gone(walk.gone), *self._doubted}
-        return compare(parse(walk.fresh), gone, self.snapshot)
+    def _records_of(self, walk: Walked) -> Records:
+        """What is new in a walk, whichever way it was told."""
+        raw, known = parse(walk.fresh), self._records
+        if not walk.whole:
+            gone = parse_gone(walk.gone)
+            return Records(raw, gone, ((known or set()) - gone) | raw.keys())
+        if known is None:
+            return Records(raw, None, set(raw))
+        return Records({record: raw[record] for record in raw.keys() - known}, known - raw.keys(), set(raw))
 
     def _take_over(self, seen: Seen, fetched: Fetched) -> list[Delta]:
         before = self.snapshot

@@ -60,8 +60,8 @@ def parse(data: bytes) -> Raw:
     return dict(zip(parts[0:-1:2], parts[1::2], strict=True))
 
 
-def parse_gone(data: bytes) -> list[str]:
-    """The paths of records that are no more.
+def parse_gone(data: bytes) -> set[bytes]:
+    """The records that are no more.
 
     Raises:
         MalformedWalkError: they are not whole.
@@ -69,7 +69,12 @@ def parse_gone(data: bytes) -> list[str]:
     *records, rest = data.split(b"\0")
     if rest:
         raise MalformedWalkError("the walk of the workspace ended in the middle of an entry")
-    return [record.split(b" ", FIELDS)[-1].decode("utf-8", "surrogateescape") for record in records]
+    return set(records)
+
+
+def path_of(record: bytes) -> str:
+    """The path of a record."""
+    return record.split(b" ", FIELDS)[-1].decode("utf-8", "surrogateescape")
 
 
 def compare(fresh: Raw, gone: Collection[str] | None, last: Snapshot) -> Seen:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -78,7 +76,7 @@ CHANGES = {
     "odd names": "touch $'new\\nline' $'\\xff\\xfe' 'ünï' ' ' '*' '-rf' $'tab\\t'; mkdir $'d\\n'; touch $'d\\n/x'",
     "ignored": "echo build > .gitignore; mkdir build; echo x > build/x; git init -q .; git init -q nested",
     "special": "mkfifo pipe; rm link; mkfifo link",
-    "sparse": "truncate -s 3G sparse; printf end >> sparse; truncate -s 100M src/deep/data",
+    "sparse": "truncate -s 300M sparse; printf end >> sparse; truncate -s 100M src/deep/data",
     "times": "touch -d @1 readme src; echo x > new; touch -h -d @-1.5 link",
     "large": "head -c 30000000 /dev/urandom > large",
     "nested deep": "p=d; for i in $(seq 150); do p=$p/d; done; mkdir -p $p; echo x > $p/x",

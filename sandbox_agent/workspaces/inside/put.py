@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
-import secrets
 import stat
 
 from sandbox_agent.workspaces.inside import wire
@@ -21,7 +19,7 @@ class Put:
     def __init__(self, below: Below, out: wire.Out) -> None:
         self.below = below
         self.out = out
-        self.faults: list[tuple[str, str, int]] = []
+        self.faults: list[bytes] = []
         self.file = -1
 
     def act(self, kind: bytes, body: bytes) -> None:
@@ -38,11 +36,11 @@ class Put:
             finally:
                 os.close(fd)
         except OSError as exc:
-            self.fault(kind, path, exc.errno or 0)
+            self.fault(path, exc.errno or 0)
 
-    def fault(self, kind: bytes, path: bytes, number: int) -> None:
+    def fault(self, path: bytes, number: int) -> None:
         if len(self.faults) < MAX_FAULTS:
-            self.faults.append((kind.decode("latin-1"), path.decode("utf-8", "surrogateescape"), number))
+            self.faults.append(b"%d %b\0" % (number, path))
 
     def make(self, kind: bytes, fd: int, name: bytes, rest: bytes) -> None:
         if kind == wire.REMOVE:
@@ -71,14 +69,14 @@ class Put:
                     written = os.pwrite(self.file, data, offset)
                     data, offset = data[written:], offset + written
             except OSError as exc:
-                self.fault(wire.DATA, b"", exc.errno or 0)
+                self.fault(b"", exc.errno or 0)
 
     def finish_file(self, body: bytes) -> None:
         if self.file >= 0:
             try:
                 os.ftruncate(self.file, wire.OFFSET.unpack(body)[0])
             except OSError as exc:
-                self.fault(wire.FINISH_FILE, b"", exc.errno or 0)
+                self.fault(b"", exc.errno or 0)
             os.close(self.file)
             self.file = -1
 
@@ -119,7 +117,7 @@ class Put:
                         os.unlink(below, dir_fd=inner)
                         continue
                     os.close(self.emptied(inner, below))
-                    aside = ASIDE_PREFIX + secrets.token_hex(8).encode()
+                    aside = ASIDE_PREFIX + os.urandom(8).hex().encode()
                     try:
                         os.rename(below, aside, src_dir_fd=inner, dst_dir_fd=fd)
                         pending.append(aside)
@@ -145,4 +143,4 @@ class Put:
         """Take back what was granted and tell the faults."""
         self.below.revoke()
         faults, self.faults = self.faults, []
-        self.out.send(wire.DONE, json.dumps(faults).encode())
+        self.out.send(wire.DONE, b"".join(faults))
