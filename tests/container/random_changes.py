@@ -25,6 +25,10 @@ NAMES = [
 ]
 
 
+NOWHERE = b"/nonexistent/of-sandbox-agent-tests"
+"""Where links lead that leave the tree. Nothing real: some changes below follow links, and they also run on the host."""
+
+
 def everything(root: bytes) -> list[bytes]:
     """All paths below, past folders that are closed."""
     found = []
@@ -72,7 +76,7 @@ def one_change(dice: random.Random, root: bytes) -> None:
         os.makedirs(os.path.join(path, dice.choice(NAMES)), exist_ok=True)
     elif what == 5:
         clear(path)
-        os.symlink(dice.choice([other, b"/etc/passwd", b"..", b"nowhere\n"]), path)
+        os.symlink(dice.choice([other, NOWHERE, b"nowhere\n"]), path)
     elif what == 6:
         clear(path)
         os.link(other, path, follow_symlinks=False)
