@@ -26,7 +26,7 @@ NAMES = [
 
 
 NOWHERE = b"/nonexistent/of-sandbox-agent-tests"
-"""Where links lead that leave the tree. Nothing real: some changes below follow links, and they also run on the host."""
+"""Where links lead that leave the tree. Nothing real: some changes follow links, and they are made on the host, too."""
 
 
 def everything(root: bytes) -> list[bytes]:
