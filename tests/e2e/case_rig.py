@@ -156,7 +156,7 @@ class Desk:
         async with _session(self, folder, model, rules, mode or rules.mode, approver, limits) as session:
             with anyio.fail_after(PATIENCE_S):
                 events = [event async for event in run(session, "do it")]
-        played = Played(events, model.bodies, _results(events), folder / "events.jsonl")
+        played = Played(events, model.bodies, gather(events), folder / "events.jsonl")
         assert may_fail or played.end.error is None, played.end.error
         return played
 
@@ -248,7 +248,8 @@ def _turns(
     return turns, deeds
 
 
-def _results(events: Sequence[Event]) -> list[Result]:
+def gather(events: Sequence[Event]) -> list[Result]:
+    """The results of all turns, in call order."""
     finished = {event.call_id: event for event in events if isinstance(event, ToolFinished)}
     found = []
     for event in events:

@@ -283,18 +283,22 @@ def test_dev_41_what_ended_runs_leave_is_removed(tmp_path: Path, program: Progra
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     first, second = (Program(Program.make(tmp_path / name).folder, program.home) for name in ("one", "two"))
-    processes = [first.sleeping(), second.sleeping()]
-    sessions = program.home / "state" / "sandbox-agent" / "sessions"
-    ids = {first_event(sessions, name).workspace: name for name in session_ids(sessions)}  # type: ignore[union-attr]
-    ours, theirs = ids[str(first.folder)], ids[str(second.folder)]
-    assert len(containers_of(ours)) == len(containers_of(theirs)) == 1
-
-    processes[0].send_signal(soft)
-    processes[0].communicate(timeout=30)
-    processes[1].kill()
-    processes[1].communicate(timeout=30)
-    assert processes[0].returncode == 128 + soft if soft != signal.SIGHUP else processes[0].returncode != 0
-    assert labelled(ours) == []
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        processes += [first.sleeping(), second.sleeping()]
+        sessions = program.home / "state" / "sandbox-agent" / "sessions"
+        started = {name: first_event(sessions, name) for name in session_ids(sessions)}
+        ids = {event.workspace: name for name, event in started.items() if event is not None}
+        ours, theirs = ids[str(first.folder)], ids[str(second.folder)]
+        assert len(containers_of(ours)) == len(containers_of(theirs)) == 1
+        processes[0].send_signal(soft)
+        processes[0].communicate(timeout=30)
+        assert labelled(ours) == []
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate(timeout=30)
+    assert processes[0].returncode == (143 if soft is signal.SIGTERM else 129)
     third = program.call("run", "-p", "--model", program.script([DONE]), "x")
     assert (third.code, third.stdout) == (0, "All done.\n")
     assert labelled(theirs) == []
