@@ -55,6 +55,8 @@ def refuse_calls(session: Session, uses: Sequence[ToolUse], reason: str) -> None
 
 def _prepare(session: Session, use: ToolUse) -> Call:
     tool = session.pool.get(use.name)
+    if tool is None and session.policy.hiding(use.name) is not None:
+        return Call(use)  # the gate denies it, so that it counts as denied and not as a slip of the model
     if tool is None:
         return Call(use, refused=ToolResult(unknown_tool(use.name, session.pool), is_error=True))
     parsed = parse_input(tool, use)

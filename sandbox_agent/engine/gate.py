@@ -39,10 +39,10 @@ async def judge(session: Session, calls: Sequence[Call]) -> list[Judged]:
     subjects = await _resolve(session, subjects)
     judged: list[Judged] = []
     for call, subject in zip(calls, subjects, strict=True):
-        if call.tool is None or call.refused is not None or subject is None:
-            judged.append(Judged(call, Decision(Verdict.DENY, "not a valid call"), Subject(call.use.name)))
-        elif isinstance(subject, Decision):
+        if isinstance(subject, Decision):
             judged.append(Judged(call, _note(session, call, subject, asked=False), Subject(call.use.name)))
+        elif call.tool is None or call.refused is not None or subject is None:
+            judged.append(Judged(call, Decision(Verdict.DENY, "not a valid call"), Subject(call.use.name)))
         else:
             judged.append(Judged(call, await _decide(session, call, subject), subject))
     return judged
@@ -61,6 +61,8 @@ def digest(name: str, value: JsonObject) -> str:
 
 
 def _subject(session: Session, call: Call) -> Subject | Decision | None:
+    if call.tool is None and call.refused is None:
+        return session.policy.hiding(call.use.name)
     if call.tool is None or call.input is None:
         return None
     try:

@@ -17,7 +17,8 @@ PARALLEL_CALLS = 10
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One tool_use made runnable. Either `tool` and `input` are set, or `refused` says why it cannot run."""
+    """One tool_use made runnable. Either `tool` and `input` are set, or `refused` says why it cannot run; with neither
+    a rule hides the tool, and the gate says so."""
 
     use: ToolUse
     tool: Tool | None = None

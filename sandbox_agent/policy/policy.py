@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from sandbox_agent.policy.calls import judge_call
+from sandbox_agent.policy.calls import by_rule, judge_call
 from sandbox_agent.policy.paths import TOOLS_HOME, below
 from sandbox_agent.policy.reach import search_may_reach
 from sandbox_agent.policy.rules import RuleSet, parse_rule
@@ -94,8 +94,12 @@ class Policy:
 
     def hidden_tools(self, names: Iterable[str]) -> frozenset[str]:
         """Those of these tools that a bare deny rule removes from the model's view."""
-        bare = [rule for rule in self.rules.deny if rule.bare]
-        return frozenset(name for name in names if any(rule.names(name) for rule in bare))
+        return frozenset(name for name in names if self.hiding(name) is not None)
+
+    def hiding(self, name: str) -> Decision | None:
+        """The denial that keeps a tool out of the model's view; None if no rule does."""
+        found = next((rule for rule in self.rules.deny if rule.bare and rule.names(name)), None)
+        return None if found is None else by_rule(found, f"{found.label} denies {name} altogether")
 
     def withheld(self, folder: str, resolved: str) -> Withheld | None:
         """What a search of this container folder must not show: files below it that a deny or ask rule keeps from

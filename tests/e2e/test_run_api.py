@@ -37,17 +37,6 @@ async def test_the_demo_runs_through_the_sdk(program: Program) -> None:
     assert "if weight_kg <= band.limit_kg" in (kept / "parcels" / "tariff.py").read_text()
 
 
-async def test_an_api_that_refuses_ends_with_6_and_never_shows_the_key(program: Program) -> None:
-    """Case dev-55: not in outputs, and not in any file of ours, although the answer echoes it."""
-    refusal = {"text": "x", "status": 400, "error_message": f"bad request with {KEY}"}
-    async with ApiDouble([refusal]) as api:
-        ended = await call(api, program, "run", "--output", "json", "-v", "--model", "anthropic:claude-test", "x")
-
-    assert (ended.code, ended.document["status"]) == (6, "model_error")
-    assert KEY not in ended.stdout + ended.stderr
-    assert not any(KEY.encode() in path.read_bytes() for path in program.home.rglob("*") if path.is_file())
-
-
 async def test_a_retry_is_told_and_survived(program: Program) -> None:
     """An overloaded API is asked again; stdout still is one document."""
     turns = [{"text": "x", "status": 529, "headers": {"retry-after": "0"}}, DONE]

@@ -51,6 +51,20 @@ async def test_without_anyone_to_ask_an_ask_is_a_no(tmp_path: Path) -> None:
     assert [(d["tool_name"], d["tool_input"]) for d in end.denials] == [("Write", {"file_path": "/workspace/a"})]
 
 
+async def test_a_call_of_a_hidden_tool_is_a_denial(tmp_path: Path) -> None:
+    """Not a slip of the model: it is on record with its rule, and the run ends as denied."""
+    policy = load_policy(None, deny=["Edit"])
+    turns = [{"tools": [write("/workspace/a")]}, DONE]
+    async with make_session(turns, tmp_path, tools=[make_tool("Other")], policy=policy) as session:
+        events = await play(session)
+
+    [(text, is_error)] = results(events)
+    assert (is_error, "Edit denies Write altogether" in text) == (True, True)
+    [decision] = of(events, PermissionDecided)
+    assert (decision.verdict, decision.rule, decision.location) == ("deny", "Edit", "--deny")
+    assert finished(events).status == "denied"
+
+
 async def test_questions_come_in_call_order_and_hold_the_exact_input(tmp_path: Path) -> None:
     """One question a call, before anything of the batch runs."""
     asked: list[ApprovalRequest] = []
