@@ -71,7 +71,7 @@ class ConsoleApprover:
         line(f"? {sanitise(request.tool)} wants to run ({shown.size}):", style="bold yellow")
         for text in shown.head_and_tail() if shown.long else shown.lines:
             line(text)
-        for warning in shown.warnings:
+        for warning in (*shown.warnings, *_elsewhere(request)):
             line(f"  ! {warning}", style="bold red")
         decision = request.decision
         where = ", ".join(sanitise(part) for part in (decision.rule, decision.location) if part)
@@ -102,3 +102,13 @@ class ConsoleApprover:
         if request.suggested_rule is not None:
             for text in marked(exact(request.suggested_rule).text, self._printer.console.width):
                 line(text)
+
+
+def _elsewhere(request: ApprovalRequest) -> list[str]:
+    """Paths of the call that are links, or below one: what is written there is written where they lead."""
+    places = [(a.path, a.resolved) for a in request.subject.paths if a.resolved is not None and a.resolved != a.path]
+    return [f"a link: {_short(path)} leads to {_short(resolved)}" for path, resolved in places]
+
+
+def _short(path: str) -> str:
+    return words.shorten(exact(path).text, 300)

@@ -146,16 +146,15 @@ def read_script(path: Path, shape: type[ScriptT]) -> ScriptT:
     except (OSError, UnicodeDecodeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "not UTF-8 text"
         raise ConfigError(f"{path}: cannot read the model script: {reason}") from exc
-    loader = yaml.SafeLoader(text)
     try:
-        root = loader.get_single_node()
-        data = loader.construct_document(root) if root is not None else None
+        root, data = _parsed(text)
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
         line = mark.line + 1 if mark is not None else 1
-        raise ConfigError(f"{path}:{line}: not YAML: {getattr(exc, 'problem', None) or exc}") from exc
-    finally:
-        loader.dispose()
+        problem = getattr(exc, "problem", None) or getattr(exc, "reason", None) or "it cannot be read"
+        raise ConfigError(f"{path}:{line}: not YAML: {problem}") from exc
+    except RecursionError as exc:
+        raise ConfigError(f"{path}:1: not a model script: it is nested too deeply") from exc
     if not isinstance(data, list | dict):
         raise ConfigError(f"{path}:1: a model script is a list of turns, or a mapping with the key 'turns'")
     try:
@@ -166,6 +165,16 @@ def read_script(path: Path, shape: type[ScriptT]) -> ScriptT:
         place = where[1:] if isinstance(data, list) and where[:1] == ("turns",) else where
         shown = ".".join(map(str, where))
         raise ConfigError(f"{path}:{_line_of(root, place)}: {shown}: {_plain(error['msg'])}") from exc
+
+
+def _parsed(text: str) -> tuple[yaml.Node | None, Any]:
+    """The document as nodes, which know their lines, and as data."""
+    loader = yaml.SafeLoader(text)  # raises at once for characters that YAML does not take
+    try:
+        root = loader.get_single_node()
+        return root, loader.construct_document(root) if root is not None else None
+    finally:
+        loader.dispose()
 
 
 def _plain(message: str) -> str:

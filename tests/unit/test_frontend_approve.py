@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -12,7 +13,7 @@ from frontend_person import END_OF_INPUT, person
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.frontends.approve import ConsoleApprover
 from sandbox_agent.frontends.terminal import Terminal
-from sandbox_agent.types import Decision, JsonObject, Subject, Verdict
+from sandbox_agent.types import Decision, JsonObject, PathAccess, Subject, Verdict
 
 
 def request(tool: str = "Bash", rule: str | None = "Bash(make:*)", **given: object) -> ApprovalRequest:
@@ -65,6 +66,18 @@ async def test_each_answer_means_one_thing_and_anything_else_is_asked_again(
         assert await ConsoleApprover(terminal)(request()) == answer
 
     assert screen.answers == []
+
+
+async def test_a_path_that_is_a_link_is_shown_with_where_it_leads() -> None:
+    """Else a yes to a harmless name would write a file of another."""
+    link = PathAccess("/workspace/notes.txt", write=True, resolved="/workspace/.git/hooks/\x1bpre-commit")
+    plain = PathAccess("/workspace/a.txt", write=True, resolved="/workspace/a.txt")
+    asked = replace(request("Write"), subject=Subject("unused", paths=(link, plain)))
+    with person("n", "") as (terminal, screen):
+        await ConsoleApprover(terminal)(asked)
+
+    assert "  ! a link: /workspace/notes.txt leads to /workspace/.git/hooks/\\x1bpre-commit\n" in screen.getvalue()
+    assert "a.txt leads" not in screen.getvalue()
 
 
 async def test_always_is_neither_offered_nor_taken_without_a_rule() -> None:

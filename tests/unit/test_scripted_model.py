@@ -248,6 +248,8 @@ async def test_an_error_can_be_played(passing: bool, kind: type[ModelError]) -> 
     [
         ("- text: [", ":1: ", "not YAML"),
         ("- text: ok\n- text: b\n\tc: d\n", ":3: ", "not YAML"),
+        ("- text: \x1b[2J", ":1: ", "not YAML"),
+        ("[" * 3000 + "]" * 3000, ":1: ", "nested too deeply"),
         ("", ":1: ", "list of turns"),
         ("just words", ":1: ", "list of turns"),
         ("[]", ":1: ", "turns"),
