@@ -45,13 +45,13 @@ class Channel:
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
-        self._stream: Stream | None = None
+        self.stream: Stream | None = None
         self._buffer = bytearray()
         self._waiting = bytearray()
 
     async def aclose(self) -> None:
         """End the process; the next `ready` starts another."""
-        stream, self._stream = self._stream, None
+        stream, self.stream = self.stream, None
         self._buffer.clear()
         self._waiting.clear()
         if stream is not None:
@@ -64,11 +64,11 @@ class Channel:
             NoHandsError: the image cannot run it.
             HandsLostError: it was killed as it started.
         """
-        if self._stream is not None:
+        if self.stream is not None:
             return
         text = bundled(PACKAGE, MODULES)
         for interpreter in INTERPRETERS:
-            stream = self._stream = await self._sandbox.open(
+            stream = self.stream = await self._sandbox.open(
                 [interpreter, "-I", "-S", "-c", text, WORKSPACE_MOUNT], cwd="/"
             )
             try:
@@ -97,8 +97,8 @@ class Channel:
         data = bytes(self._waiting)
         self._waiting.clear()
         try:
-            if data and self._stream is not None:
-                await self._stream.send(data)
+            if data and self.stream is not None:
+                await self.stream.send(data)
         except BrokenPipeError as error:
             await self.aclose()
             raise HandsLostError("the process that takes checkpoints was killed") from error
@@ -127,9 +127,9 @@ class Channel:
 
     async def _take(self, size: int) -> bytes:
         while len(self._buffer) < size:
-            chunk = await self._stream.receive() if self._stream is not None else b""
+            chunk = await self.stream.receive() if self.stream is not None else b""
             if not chunk:
-                if self._stream is not None and not self._buffer:
+                if self.stream is not None and not self._buffer:
                     raise HandsLostError("the process that takes checkpoints was killed")
                 raise HandsLostError("the process that takes checkpoints ended in the middle of an answer")
             self._buffer += chunk

@@ -155,8 +155,7 @@ class Checkpoints:
             taker = self._taker
             if taker is None or self._book.current is None:
                 raise WorkspaceError("this session has no checkpoints")
-            await self._sandbox.end_all()
-            await taker.hands.aclose()
+            await self._sandbox.end_all(spare=taker.hands.stream)
             try:
                 await retried(lambda: self._book.look(taker, "undo", self._last_seq()))
                 wanted = max(self._book.current.position - 1, self.first()) if to is None else to

@@ -10,12 +10,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import anyio
 
-from sandbox_agent.engine.channel import Channel, Frame
-from sandbox_agent.sandboxes.base import Sandbox
+from sandbox_agent.engine.channel import Channel
+from sandbox_agent.sandboxes.base import Sandbox, Stream
 from sandbox_agent.workspaces import walked
 from sandbox_agent.workspaces.inside import wire
 from sandbox_agent.workspaces.manifest import RACY_NS
@@ -73,6 +74,11 @@ class Hands:
         """End the process; the next request starts another."""
         await self._channel.aclose()
 
+    @property
+    def stream(self) -> Stream | None:
+        """The process that is there, to be spared by `Sandbox.end_all`."""
+        return self._channel.stream
+
     async def ready(self) -> None:
         """Have the process wait already."""
         await self._channel.ready()
@@ -87,8 +93,15 @@ class Hands:
         Raises:
             MalformedWalkError: it holds too much.
         """
-        names = [path.encode("utf-8", "surrogateescape") for path in doubted]
-        await self._channel.send(wire.WALK, b"\0".join([b"all" if whole else b"since", *names]))
+        return await self._walk(b"all" if whole else b"since", doubted)
+
+    async def tell(self, paths: Collection[str]) -> Walked:
+        """What some paths are now, as part of a walk; those that are gone are not in it."""
+        return await self._walk(b"only", paths)
+
+    async def _walk(self, how: bytes, paths: Collection[str]) -> Walked:
+        names = [path.encode("utf-8", "surrogateescape") for path in paths]
+        await self._channel.send(wire.WALK, b"\0".join([how, *names]))
         parts: dict[bytes, list[bytes]] = {wire.WALKED: [], wire.GONE: []}
         size = 0
         while (frame := await self._channel.receive(WALK_S)).letter in parts:
@@ -97,7 +110,7 @@ class Hands:
             if size > walked.MAX_WALK_BYTES:
                 await self.aclose()
                 raise walked.MalformedWalkError("the names in the workspace are too many to be walked")
-        if frame.letter != wire.END or frame.body not in (b"all", b"since") or (whole and frame.body != b"all"):
+        if frame.letter != wire.END or frame.body not in (b"all", b"since") or (how == b"all" and frame.body != how):
             raise await self._channel.malformed()
         return Walked(b"".join(parts[wire.WALKED]), b"".join(parts[wire.GONE]), frame.body == b"all")
 
@@ -127,33 +140,36 @@ class Hands:
         before = walked.file_node(numbers)
         if frame.letter != wire.STATE or before is None or not now.isdigit():
             raise await self._channel.malformed()
-        with store.part() as part:
-            size, frame = await self._data(part, before, limit_bytes)
+        pieces: list[bytes] = []
+        with ExitStack() as stack:
+            part: Part | None = None
+            position = size = 0
+            while (frame := await self._channel.receive(ANSWER_S)).letter == wire.DATA:
+                if len(frame.body) <= wire.OFFSET.size:
+                    raise await self._channel.malformed()
+                offset, data = wire.OFFSET.unpack_from(frame.body)[0], frame.body[wire.OFFSET.size :]
+                if offset < position or offset + len(data) > before.size_bytes:
+                    raise await self._channel.malformed()
+                position, size = offset + len(data), size + len(data)
+                if part is None and size == before.size_bytes:
+                    pieces.append(data)  # small enough for one frame, as most files are
+                elif size <= limit_bytes:
+                    part = part or stack.enter_context(store.part())
+                    part.write(data, offset)
             if frame.letter == wire.FAULT or size > limit_bytes:
                 return Given(lost=LOST_TOO_LARGE if size > limit_bytes else _LOST.get(frame.body))
             after = walked.file_node(frame.body)
             if frame.letter != wire.STATE_AFTER or after is None:
                 raise await self._channel.malformed()
-            sha256 = await _keep(part, before.size_bytes, size)
+            if pieces:
+                sha256 = store.put(pieces[0])
+            else:
+                part = part or stack.enter_context(store.part())
+                sha256 = await _keep(part, before.size_bytes, size)
         stable = walked.same_stamp(before, after)
         racy = after.ctime_ns > int(now) - RACY_NS
         node = after._replace(sha256=sha256, size_bytes=before.size_bytes)
         return Given(node, stable=stable, racy=racy, data_bytes=size)
-
-    async def _data(self, part: Part, state: Node, limit_bytes: int) -> tuple[int, Frame]:
-        """Take the pieces of one file; returns how many bytes came, and the frame after them."""
-        position = size = 0
-        while (frame := await self._channel.receive(ANSWER_S)).letter == wire.DATA:
-            if len(frame.body) <= wire.OFFSET.size:
-                raise await self._channel.malformed()
-            offset, data = wire.OFFSET.unpack_from(frame.body)[0], frame.body[wire.OFFSET.size :]
-            size += len(data)
-            if offset < position or offset + len(data) > state.size_bytes:
-                raise await self._channel.malformed()
-            if size <= limit_bytes:
-                part.write(data, offset)
-            position = offset + len(data)
-        return size, frame
 
     async def put(self, made: Plan, names: Mapping[str, str], store: Store) -> list[str]:
         """Carry out a plan; returns what went wrong, as texts. Lost in the middle, it can be done again.

@@ -69,9 +69,9 @@ class LateSandbox:
         finally:
             self._settled.set()
 
-    async def end_all(self) -> None:
+    async def end_all(self, *, spare: Stream | None = None) -> None:
         """See `Sandbox.end_all`."""
-        await (await self._ready()).end_all()
+        await (await self._ready()).end_all(spare=spare)
 
     async def close(self) -> None:
         """See `Sandbox.close`; a start that is under way must have been cancelled before."""

@@ -78,7 +78,9 @@ async def restore(
         )
     await anyio.to_thread.run_sync(begun)
     faults = await taker.hands.put(made, contents.names, taker.store)
-    await taker.look()
+    touched = {act.path for act in made.acts} | (taker.snapshot.nodes.keys() - target.nodes.keys())
+    # Nothing else is at work in there, so nothing else can have changed; a folder changes with what is in it.
+    await taker.look_at(touched | {path.rpartition("/")[0] for path in touched})
     wrong = [delta.path for delta in diff(taker.snapshot, target) if delta.path not in made.impossible]
     if wrong:
         why = f" ({'; '.join(faults[:3])})" if faults else ""

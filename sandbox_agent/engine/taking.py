@@ -66,11 +66,12 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The records of a walk: those that are new, those that are no more (None: `fresh` are all), and all there are."""
+    """The records of a walk: those that are new, those that are no more (None: `fresh` are all), and all there are
+    (None where that is not known)."""
 
     fresh: Raw
     gone: set[bytes] | None
-    all: set[bytes]
+    all: set[bytes] | None
 
     def gone_paths(self, doubted: Set[str]) -> set[str] | None:
         """Paths that may be gone: also those that would be told again if they were there."""
@@ -119,17 +120,31 @@ class Taker:
     async def look(self) -> list[Delta]:
         """Bring `snapshot` up to date; returns what differs from before."""
         whole, self._in_step = not self._in_step, False
-        walk = await self.hands.walk(self._doubted, whole=whole)
+        deltas = await self._see(await self.hands.walk(self._doubted, whole=whole), self._doubted)
+        self._in_step = True  # from here on, what the other side calls new is new to us, too
+        return deltas
+
+    async def look_at(self, paths: Set[str]) -> None:
+        """Bring `snapshot` up to date where only these paths can have changed."""
+        doubted = self._doubted
+        self._records = None
+        await self._see(await self.hands.tell(paths), paths)
+        # The other side's last walk knows nothing of these: what of them has gone by the next one, it would not miss.
+        self._doubted |= doubted | paths
+
+    async def _see(self, walk: Walked, told: Set[str]) -> list[Delta]:
+        """Take over a walk; the paths in `told` are gone if it does not have them."""
         before = self.snapshot
         records = await anyio.to_thread.run_sync(self._records_of, walk)
-        seen = await anyio.to_thread.run_sync(compare, records.fresh, records.gone_paths(self._doubted), before)
+        seen = await anyio.to_thread.run_sync(compare, records.fresh, records.gone_paths(told), before)
         self.skipped = seen.skipped
         await self._learn(_base_files(before, (*seen.fetch, *seen.nodes, *seen.removed)))
         fetched = await self._fetch(seen.fetch)
         deltas = await anyio.to_thread.run_sync(self._take_over, seen, fetched)
-        # What is doubted is not known: it is new again if another process tells everything from the start.
-        self._records = records.all - {record for record in records.fresh if path_of(record) in self._doubted}
-        self._in_step = True  # from here on, what the other side calls new is new to us, too
+        if records.all is not None:
+            # What is doubted is not known: it is new again if another process tells everything from the start.
+            records.all.difference_update(one for one in records.fresh if path_of(one) in self._doubted)
+        self._records = records.all
         return deltas
 
     def _records_of(self, walk: Walked) -> Records:
@@ -137,7 +152,7 @@ class Taker:
         raw, known = parse(walk.fresh), self._records
         if not walk.whole:
             gone = parse_gone(walk.gone)
-            return Records(raw, gone, ((known or set()) - gone) | raw.keys())
+            return Records(raw, gone, None if known is None else (known - gone) | raw.keys())
         if known is None:
             return Records(raw, None, set(raw))
         return Records({record: raw[record] for record in raw.keys() - known}, known - raw.keys(), set(raw))

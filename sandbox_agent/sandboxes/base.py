@@ -160,8 +160,11 @@ class Sandbox(Protocol):
         """
         ...
 
-    async def end_all(self) -> None:
+    async def end_all(self, *, spare: Stream | None = None) -> None:
         """Kill every process of the tools, whoever started it. Open calls end as killed; the next call works again.
+
+        Args:
+            spare: a stream of ours that may live on; it need not.
 
         Raises:
             SandboxDiedError: the sandbox ended meanwhile.

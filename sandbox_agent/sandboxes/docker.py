@@ -77,9 +77,9 @@ class DockerSandbox:
         transport, about = await self._open_transport(container)
         return self._info(image, transport, about)
 
-    async def end_all(self) -> None:
+    async def end_all(self, *, spare: Stream | None = None) -> None:
         """See `Sandbox.end_all`."""
-        await self._transport().end_all()
+        await self._transport().end_all(spare=spare)
 
     async def close(self) -> None:
         """See `Sandbox.close`."""

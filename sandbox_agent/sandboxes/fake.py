@@ -24,6 +24,7 @@ from sandbox_agent.sandboxes.base import (
     FileContent,
     PathInfo,
     SandboxInfo,
+    Stream,
 )
 from sandbox_agent.sandboxes.fake_files import FakeDirectory, FakeFiles
 from sandbox_agent.sandboxes.fake_shell import Printed, Program, ProgramCall, builtin_programs, run_program
@@ -79,7 +80,7 @@ class FakeSandbox:
     async def start(self) -> SandboxInfo:
         return SandboxInfo("fake", "fake", "none, in memory", "fake", uid=1000, gid=1000)
 
-    async def end_all(self) -> None:
+    async def end_all(self, *, spare: Stream | None = None) -> None:
         """Nothing outlives a call here, so there is nothing to end."""
         self.calls.append(FakeCall("end_all", ()))
         self._raise_failure()

@@ -17,7 +17,14 @@ import anyio
 
 from sandbox_agent.sandboxes import files
 from sandbox_agent.sandboxes.arguments import MAX_COMMAND_BYTES, check_command, check_path, check_stdin
-from sandbox_agent.sandboxes.base import DEFAULT_MAX_OUTPUT_BYTES, KILL_GRACE_S, ExecResult, FileContent, PathInfo
+from sandbox_agent.sandboxes.base import (
+    DEFAULT_MAX_OUTPUT_BYTES,
+    KILL_GRACE_S,
+    ExecResult,
+    FileContent,
+    PathInfo,
+    Stream,
+)
 from sandbox_agent.sandboxes.container import RunningContainer
 from sandbox_agent.sandboxes.exec_stream import ExecStream
 from sandbox_agent.sandboxes.perexec_script import SWEEP, WRAP, shell_word, undecoded
@@ -41,8 +48,8 @@ class PerExec:
     def __init__(self, container: RunningContainer) -> None:
         self._container = container
 
-    async def end_all(self) -> None:
-        """See `Sandbox.end_all`."""
+    async def end_all(self, *, spare: Stream | None = None) -> None:
+        """See `Sandbox.end_all`; nothing is spared."""
         await self._container.clear()
 
     async def exec(

@@ -51,9 +51,9 @@ class Resident:
         """End the runner."""
         await self._runners.aclose()
 
-    async def end_all(self) -> None:
+    async def end_all(self, *, spare: Stream | None = None) -> None:
         """See `Sandbox.end_all`."""
-        await self._runners.end_all()
+        await self._runners.end_all(spare.number if isinstance(spare, ResidentStream) else None)
 
     async def exec(
         self,

@@ -137,15 +137,17 @@ class Runners:
             raise
         return connection
 
-    async def end_all(self) -> None:
+    async def end_all(self, spare: int | None) -> None:
         """Kill every process of the tools' uid: the runner does it (some 5 ms), or is killed with them (some 150 ms).
+
+        `spare` is the number of a call that may live on, if it is one of the runner that lives.
 
         Raises:
             SandboxDiedError: the container has ended.
         """
         try:
             async with self.call(ResolveCall(0), END_ALL_S) as (connection, number, call):
-                await connection.request(number, {"op": "end_all", "eof": True}, b"")
+                await connection.request(number, {"op": "end_all", "spare": spare, "eof": True}, b"")
                 await connection.wait(number)
                 if call.failure is not None:
                     connection.give_up("did not end everything")

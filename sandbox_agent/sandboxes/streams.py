@@ -18,7 +18,7 @@ class ResidentStream:
         self.call = StreamCall()
         self._runners = runners
         self._connection = connection
-        self._number = connection.add(self.call)
+        self.number = connection.add(self.call)
         self._taken = 0
         self._eof = False
         self._closed = False
@@ -26,9 +26,9 @@ class ResidentStream:
     async def start(self, request: Mapping[str, object]) -> None:
         """Ask for the program, and wait until it has been started or the call has failed."""
         try:
-            await self._guarded(lambda: self._connection.request(self._number, request, b""))
+            await self._guarded(lambda: self._connection.request(self.number, request, b""))
             if not self._over():
-                await self._guarded(lambda: self._connection.wait(self._number, lambda: self.call.started))
+                await self._guarded(lambda: self._connection.wait(self.number, lambda: self.call.started))
         except BaseException:
             await self.aclose()
             raise
@@ -36,7 +36,7 @@ class ResidentStream:
     async def send(self, data: bytes) -> None:
         """See `Stream.send`."""
         self._require_stdin()
-        if not await self._guarded(lambda: self._connection.feed(self._number, data)):
+        if not await self._guarded(lambda: self._connection.feed(self.number, data)):
             raise BrokenPipeError(errno.EPIPE, "the runner was killed")
         self._require_stdin()
 
@@ -44,12 +44,12 @@ class ResidentStream:
         """See `Stream.send_eof`."""
         if not self._eof and not self._over():
             self._eof = True
-            await self._guarded(lambda: self._connection.send(self._number, wire.STDIN_EOF))
+            await self._guarded(lambda: self._connection.send(self.number, wire.STDIN_EOF))
 
     async def receive(self) -> bytes:
         """See `Stream.receive`."""
         if not self.call.chunks and not self._over():
-            await self._guarded(lambda: self._connection.wait(self._number, lambda: bool(self.call.chunks)))
+            await self._guarded(lambda: self._connection.wait(self.number, lambda: bool(self.call.chunks)))
         if not self.call.chunks:
             return b""
         data = self.call.chunks.popleft()
@@ -58,20 +58,20 @@ class ResidentStream:
             granted, self._taken = self._taken, 0
             self.call.credit += granted
             body = wire.COUNT.pack(granted)
-            await self._guarded(lambda: self._connection.send(self._number, wire.CREDIT, body))
+            await self._guarded(lambda: self._connection.send(self.number, wire.CREDIT, body))
         return data
 
     async def exit_code(self) -> int:
         """See `Stream.exit_code`."""
         if not self._over():
-            await self._guarded(lambda: self._connection.wait(self._number))
+            await self._guarded(lambda: self._connection.wait(self.number))
         return KILLED if self.call.ended is None else self.call.ended.exit_code
 
     async def aclose(self) -> None:
         """See `Stream.aclose`."""
         if not self._closed:
             self._closed = True
-            await self._connection.drop(self._number)
+            await self._connection.drop(self.number)
 
     async def _guarded(self, act: Callable[[], Awaitable[None]]) -> bool:
         """Do it; False when the runner is gone."""

@@ -164,22 +164,21 @@ class Steps:
         mine = [step for step in self.headers() if step.workspace == wanted.workspace]
         there = other.folder / _WANTED_NAME
         there.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lost: dict[str, bool] = {}
+        changed: dict[str, Node] = {}
         for step in mine:
             os.link(self._path(step.number), there / self._path(step.number).name)
-            nodes = self._changed(step)
             if step.number <= number:
-                lost |= {path: node.lost for path, node in nodes.items()}
-            for sha256 in {*step.bases.values(), *(node.sha256 for node in nodes.values())} - {"", None}:
-                if sha256 and self.store.has(sha256):
-                    self.store.share(sha256, other.store)
-        if any(lost.values()):
-            path = next(path for path, gone in lost.items() if gone)
-            raise WorkspaceError(f"step {number} is kept without the content of {path}; choose another step")
+                changed |= self._changed(step)
+        if lost := [path for path, node in changed.items() if node.lost]:
+            raise WorkspaceError(f"step {number} is kept without the content of {lost[0]}; choose another step")
+        names = {sha256 for step in mine for sha256 in step.bases.values()}
+        for sha256 in names | {node.sha256 or "" for node in changed.values()}:
+            if sha256 and self.store.has(sha256):
+                self.store.share(sha256, other.store)
         _replace(there / _NEXT_NAME, str(number).encode())
 
     def _changed(self, step: Step) -> dict[str, Node]:
-        """The nodes of a step's file whose content is not the base's."""
+        """The nodes of a step's file, none where all contents are the base's; a path that is gone names nothing."""
         if step.origin == "base":
             return {}
         nodes, removed = self._unpack(step.number, self._read(self._path(step.number))[1])

@@ -155,7 +155,7 @@ def _node(fields: list[bytes], target: bytes) -> Node | None:
         mtime_ns = _time(fields[7])
         if not 0 <= mode <= 0o7777 or uid < 0 or gid < 0:
             return None
-        if letter == b"f":
+        if letter == b"f" and not target:
             links, inode, size, ctime_ns = int(fields[4]), int(fields[5]), int(fields[6]), _time(fields[8])
             if links < 0 or inode < 0 or size < 0:
                 return None

@@ -153,7 +153,8 @@ class Runner:
             self.send(wire.frame(wire.DONE, call))
             return
         if request["op"] == "end_all":
-            over = processes.kill_others()  # calls that are under way end as killed when their sockets say so
+            spared = self.calls.get(request["spare"])
+            over = processes.kill_others(None if spared is None else spared.pid)
             self.send(wire.frame(wire.DONE, call) if over else wire.fail(call, wire.FAIL_KILLED, 0, "some live on"))
             return
         if request["op"] == "replace" and self.replacing is not None:

@@ -85,16 +85,30 @@ def terminate_all(root: int) -> None:
     signal_all(pids, signal.SIGCONT)
 
 
-def kill_others() -> bool:
-    """Kill every process of our uid but ourselves; False when some outlive it."""
-    me = os.getpid()
+def kill_others(spared: int | None) -> bool:
+    """Kill every process of our uid but ourselves, and the spared one with all below it; False when some outlive it.
+
+    All are stopped first, see `kill_all`; killed is only when a look finds no new one, or after many looks.
+    """
+    keep = {os.getpid()} if spared is None else {os.getpid(), spared, *descendants(spared)}
+    stopped: set[int] = set()
+    for _ in range(_STOP_ROUNDS):
+        new = _others(keep) - stopped
+        if not new:
+            break
+        signal_all(sorted(new), signal.SIGSTOP)
+        stopped |= new
     for _ in range(_CLEAR_ROUNDS):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(-1, signal.SIGKILL)
-        if not any(_may_signal(pid) for pids in _living().values() for pid in pids if pid != me):
+        others = _others(keep)
+        if not others:
             return True
+        signal_all(sorted(others), signal.SIGKILL)
         time.sleep(_CLEAR_PAUSE_S)
     return False
+
+
+def _others(keep: set[int]) -> set[int]:
+    return {pid for pids in _living().values() for pid in pids if pid not in keep and _may_signal(pid)}
 
 
 def _may_signal(pid: int) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import os
 import stat
 import time
@@ -19,6 +21,7 @@ KEPT_RECORDS = 300_000
 
 FORMAT = r"%y %m %U %G %n %i %s %T@ %C@ %P\0%l\0"
 FIELDS = 9
+PIPE_BYTES = 1024 * 1024
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -34,9 +37,14 @@ class Look:
     def walk(self, body: bytes) -> None:
         """Tell what is in the tree: everything the first time (or if asked), after that what differs from the last.
 
-        `body` is "all" or "since", and paths that are to be told again in any case.
+        `body` is "all" or "since", and paths to be told again in any case; or "only", and the only ones to tell.
         """
         how, *doubted = body.split(b"\0")
+        if how == b"only":
+            self.out.send_joined(wire.WALKED, [text for path in doubted for text in self.told(path)])
+            self.below.revoke()
+            self.out.send(wire.END, b"since")
+            return
         found = self.records()
         old = self.seen if how == b"since" else None
         if old is None:
@@ -45,6 +53,7 @@ class Look:
             fresh = [b"%b\0%b\0" % (record, found[record]) for record in found.keys() - old.keys()]
             self.out.send_joined(wire.WALKED, fresh + [text for path in doubted for text in self.told(path)])
             self.out.send_joined(wire.GONE, [b"%b\0" % record for record in old.keys() - found.keys()])
+            self.below.revoke()
         self.seen = found if len(found) <= KEPT_RECORDS else None
         self.out.send(wire.END, b"all" if old is None else b"since")
 
@@ -64,6 +73,8 @@ class Look:
     def by_find(self) -> bytes | None:
         """What `find` prints; None where there is none, it is another one, or it was killed."""
         out, end = os.pipe()
+        with contextlib.suppress(OSError):  # a larger pipe spares both sides most of their waits
+            fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         arguments = ["find", self.root, "-xdev", "-maxdepth", str(MAX_DEPTH), "-printf", FORMAT]
         null = [(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in (0, 2)]
         try:
@@ -128,7 +139,8 @@ class Look:
         try:
             info = os.fstat(fd)
             target = os.readlink(b"", dir_fd=fd) if stat.S_ISLNK(info.st_mode) else b""
-            return [record(letter(info.st_mode), info, path) + b"\0" + target + b"\0"]
+            mode = self.below.granted.get(path, stat.S_IMODE(info.st_mode))
+            return [record(letter(info.st_mode), info, path, mode) + b"\0" + target + b"\0"]
         finally:
             os.close(fd)
 
@@ -214,8 +226,9 @@ def letter(mode: int) -> bytes:
     return b"?"
 
 
-def record(kind: bytes, info: os.stat_result, path: bytes) -> bytes:
-    """As `find -printf` writes it."""
+def record(kind: bytes, info: os.stat_result, path: bytes, mode: int | None = None) -> bytes:
+    """As `find -printf` writes it; `mode` is what it was before we granted ourselves more."""
+    mode = stat.S_IMODE(info.st_mode) if mode is None else mode
     times = (*divmod(info.st_mtime_ns, 10**9), *divmod(info.st_ctime_ns, 10**9))
     numbers = (info.st_uid, info.st_gid, info.st_nlink, info.st_ino, info.st_size, *times, path)
-    return kind + b" %o " % stat.S_IMODE(info.st_mode) + b"%d %d %d %d %d %d.%09d0 %d.%09d0 %b" % numbers
+    return kind + b" %o " % mode + b"%d %d %d %d %d %d.%09d0 %d.%09d0 %b" % numbers
