@@ -133,6 +133,8 @@ def _listed(program: Program, parsed: Parsed, words: tuple[Word, ...]) -> Iterat
 
 
 def _scripts(program: Program, parsed: Parsed) -> list[tuple[int, Word]]:
+    if program.operands == "pattern":
+        return parsed.operands  # which of them is the program hangs on options that take two words (jq --arg)
     given = [(o.index, o.value) for o in parsed.options if o.name in program.script_options and o.value is not None]
     return given or parsed.operands[:1]
 

@@ -1,6 +1,6 @@
-"""Little languages inside commands: whether a sed or awk program is plainly harmless.
+"""Little languages inside commands: whether a sed, awk or jq program is plainly harmless.
 
-Both are judged by what is known to be safe; everything else counts as able to run or write something.
+They are judged by what is known to be safe; everything else counts as able to run or write something.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _SED_OPEN = re.compile(rf"\s*{_SED_ADDRESSES}\{{")
 _SED_FLAGS = re.compile(r"[gpIiMm0-9]*")
 
 _AWK_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
-_AWK_RUNS = re.compile(r"\b(?:system|getline|include|load)\b|@|`")
+_AWK_RUNS = re.compile(r"\b(?:system|getline|include|load|ARGV)\b|@|`")
+_JQ_READS = re.compile(r"\b(?:import|include|modulemeta)\b")
 MAX_SCRIPT_CHARS = 4096
 
 
@@ -24,7 +25,14 @@ def harmless(language: str, script: str) -> bool:
     """True if the script surely only reads its input and prints."""
     if len(script) > MAX_SCRIPT_CHARS:
         return False
-    return _sed(script) if language == "sed" else _awk(script)
+    match language:
+        case "sed":
+            return _sed(script)
+        case "awk":
+            return _awk(script)
+        case "jq":
+            return not _JQ_READS.search(script)
+    return False
 
 
 def _sed(script: str) -> bool:
@@ -81,7 +89,7 @@ def _sed_section(script: str, index: int, delimiter: str, *, brackets: bool) -> 
 
 
 def _awk(script: str) -> bool:
-    """No call of a program, no pipe, no redirect, no input but the files given."""
+    """No call of a program, no pipe, no redirect, no input but the files given (ARGV is where others can be put)."""
     if _AWK_RUNS.search(script):
         return False
     # With a slash there may be a regular expression that holds a quote, and then what is a string is unclear.
