@@ -138,7 +138,7 @@ def _folder(work: Path, files: int, size: int) -> Path:
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     for number in range(files):
-        place = folder / f"d{number % 10}" / f"s{number % 7 if number < 1000 else number // 50}"
+        place = folder / (f"d{number % 10}/s{number % 7}" if number < CHANGED else f"e{number // 5000}/s{number // 50}")
         place.mkdir(parents=True, exist_ok=True)
         (place / f"f{number}").write_bytes(secrets.token_hex(size // 2).encode())
     _run_git(folder, "init", "-q")

@@ -25,7 +25,7 @@ from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.engine import Engine, Streams, allowed_nofile, reach
 from sandbox_agent.sandboxes.hardening import create_body, write_etc_files
 from sandbox_agent.sandboxes.images import Image, find_image
-from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, LABEL_VERSION, this_process
+from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, LABEL_VERSION, is_dead, this_process
 from sandbox_agent.sandboxes.perexec import PerExec
 from sandbox_agent.sandboxes.reap import reap_dead
 from sandbox_agent.sandboxes.resident import Resident
@@ -65,6 +65,7 @@ class DockerSandbox:
     async def _start(self) -> SandboxInfo:
         engine = self._engine = await reach(self.endpoint)
         image = await find_image(engine, self.spec.image)
+        await self._end_predecessor(engine)
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._reap, engine)
@@ -152,6 +153,16 @@ class DockerSandbox:
             self._reaped = ", ".join(await reap_dead(engine))
         except docker.errors.APIError as exc:
             self._reaped = f"failed: {exc.explanation}"
+
+    async def _end_predecessor(self, engine: Engine) -> None:
+        """A session that was killed may have left its container, at the same folder: it goes before ours comes."""
+        try:
+            found = await engine.ask(engine.control.inspect_container, self._name())
+        except docker.errors.NotFound:
+            return
+        if not is_dead(found["Config"]["Labels"].get(LABEL_OWNER, "")):
+            raise SandboxStartError(f"the session {self.spec.session_id} has a container of a living process")
+        await self._reap(engine)
 
     async def _create(self, engine: Engine, image: Image) -> None:
         """Create and start; once more without the limit on descriptors where the engine may not set that."""

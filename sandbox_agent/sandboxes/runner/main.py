@@ -70,8 +70,8 @@ class Runner:
         poll.register(self.wake, select.POLLIN)
         if self.output:
             poll.register(1, select.POLLOUT)
+        events = select.POLLIN if self.output_bytes < _OUT_BYTES else 0
         for fd, hand in self.hands.items():
-            events = select.POLLIN if self.output_bytes < _OUT_BYTES else 0
             poll.register(fd, events | (select.POLLOUT if hand.waiting else 0))
         for fd, event in poll.poll(self._patience_ms()):
             if fd == 0:
@@ -154,7 +154,7 @@ class Runner:
             return
         if request["op"] == "end_all":
             spared = self.calls.get(request["spare"])
-            over = processes.kill_others(None if spared is None else spared.pid)
+            over = processes.kill_others(spared.pid if spared else None)
             self.send(wire.frame(wire.DONE, call) if over else wire.fail(call, wire.FAIL_KILLED, 0, "some live on"))
             return
         if request["op"] == "replace" and self.replacing is not None:
@@ -267,9 +267,8 @@ class Runner:
 
     def _kill_strays(self) -> None:
         ours: set[int] = {hand.pid for hand in self.hands.values()}
-        me = os.getpid()
         for _ in range(100):
-            strays = processes.children_of(me) - ours
+            strays = processes.children_of(os.getpid()) - ours
             if not strays:
                 return
             processes.signal_all(sorted(strays), signal.SIGSTOP)

@@ -59,19 +59,17 @@ class Look:
 
     def records(self) -> dict[bytes, bytes]:
         """All entries: record to link target. `find` is quicker; folders that it cannot enter are opened up here."""
-        data = self.by_find()
-        if data is None:
+        found = self.by_find()
+        if found is None:
             return dict([(record(b"d", os.fstat(self.below.root), b""), b""), *self.by_hand(b"")])
-        parts = data.split(b"\0")
-        found = dict(zip(parts[0:-1:2], parts[1::2]))  # noqa: B905 - older interpreters do not know `strict`
         own = b"%d" % os.geteuid()
         for folder in [head.split(b" ", FIELDS) for head in found if head[:1] == b"d"]:
             if folder[2] == own and int(folder[1], 8) & 0o500 != 0o500:
                 found.update(self.by_hand(folder[FIELDS]))
         return found
 
-    def by_find(self) -> bytes | None:
-        """What `find` prints; None where there is none, it is another one, or it was killed."""
+    def by_find(self) -> dict[bytes, bytes] | None:
+        """What `find` prints, taken apart as it comes; None where there is none, it is another one, or was killed."""
         out, end = os.pipe()
         with contextlib.suppress(OSError):  # a larger pipe spares both sides most of their waits
             fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
@@ -85,14 +83,18 @@ class Look:
             return None
         finally:
             os.close(end)
-        parts, size = [], 0
+        found: dict[bytes, bytes] = {}
+        rest, size = b"", 0
         with os.fdopen(out, "rb", buffering=0) as pipe:
-            while size <= MAX_BYTES and (data := pipe.read(1024 * 1024)):
-                parts.append(data)
+            while size <= MAX_BYTES and (data := pipe.read(PIPE_BYTES)):
                 size += len(data)
+                parts = (rest + data).split(b"\0")
+                whole = (len(parts) - 1) // 2 * 2
+                found.update(zip(parts[0:whole:2], parts[1:whole:2]))  # noqa: B905 - Python before 3.10 has no `strict`
+                rest = b"\0".join(parts[whole:])
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         # 1 is also said when a file went away meanwhile, or a folder is closed.
-        return b"".join(parts) if code in (0, 1) and parts else None
+        return found if code in (0, 1) and found and not rest else None
 
     def by_hand(self, start: bytes) -> list[tuple[bytes, bytes]]:
         """Everything below a folder, whatever the modes."""
