@@ -15,11 +15,13 @@ from sandbox_agent.tools.changes import unified_diff
 from sandbox_agent.tools.file_access import PathText, Place, explain, locate, read
 from sandbox_agent.tools.lines import line_number
 from sandbox_agent.tools.nearest import lines_near, nearest_lines
-from sandbox_agent.tools.splice import Span, find, splice, without_overlaps
+from sandbox_agent.tools.splice import MAX_COUNTED, Span, find, find_apart, splice
 from sandbox_agent.tools.write import DIFFED_BYTES
 from sandbox_agent.types import PathAccess, Subject, ToolResult
 
 _LISTED_MATCHES = 20
+MAX_REPLACED = 200_000
+"""Matches at once: each costs memory on the host, and a file can be one letter over and over."""
 
 
 class EditInput(ToolInput):
@@ -107,17 +109,23 @@ def _stale(value: EditInput, path: str, data: bytes) -> str:
 
 
 def _matches(value: EditInput, place: Place, data: bytes, old: bytes) -> list[Span]:
-    spans = find(data, old)
+    spans = find_apart(data, old, at_most=MAX_REPLACED + 1) if value.replace_all else find(data, old)
     if not spans:
         raise ToolError(_not_found(value, place.path, data))
-    if value.replace_all:
-        return without_overlaps(spans)
-    if len(spans) > 1:
+    if len(spans) > MAX_REPLACED:
         raise ToolError(
-            f"old_string occurs {len(spans)} times in {place.path}, in lines {_numbers(data, spans)}; nothing was "
+            f"old_string occurs more than {MAX_REPLACED:,} times in {place.path}; nothing was changed. Use sed in Bash."
+        )
+    if len(spans) > 1 and not value.replace_all:
+        raise ToolError(
+            f"old_string occurs {_many(spans)} times in {place.path}, in lines {_numbers(data, spans)}; nothing was "
             "changed. Add neighbouring lines until it is unique, or set replace_all."
         )
     return spans
+
+
+def _many(spans: list[Span]) -> str:
+    return f"{len(spans)}" if len(spans) < MAX_COUNTED else f"at least {len(spans):,}"
 
 
 def _not_found(value: EditInput, path: str, data: bytes) -> str:

@@ -78,7 +78,7 @@ def _options(value: GrepInput) -> list[str]:
     options += ["--ignore-case"] if value.ignore_case else []
     options += ["--multiline", "--multiline-dotall"] if value.multiline else []
     options += ["--no-ignore"] if value.include_ignored else []
-    options += ["--type", value.type] if value.type else []
+    options += [f"--type={value.type}"] if value.type else []
     return options
 
 

@@ -97,7 +97,8 @@ class _Filter:
             return []
         if self._negated:
             return ["--glob", self._text]
-        if "--type" in others or any(name == "**" or set(name) & set(":[\\") for name in self._names):
+        typed = any(other.startswith("--type=") for other in others)
+        if typed or any(name == "**" or set(name) & set(":[\\") for name in self._names):
             return []
         return [*(word for name in self._names for word in ("--type-add", f"sandboxagent:{name}")), "-tsandboxagent"]
 

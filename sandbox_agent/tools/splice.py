@@ -6,8 +6,12 @@ A bare LF in the old text matches LF and CRLF, since Read shows neither; everyth
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from dataclasses import dataclass
+
+MAX_COUNTED = 10_000
+"""How many matches of an ambiguous text are counted."""
 
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 _EITHER_END = rb"(?:\r\n|(?<!\r)\n)"
@@ -22,9 +26,9 @@ class Span:
     end: int
 
 
-def find(data: bytes, old: bytes, *, at_most: int = 10_000) -> list[Span]:
+def find(data: bytes, old: bytes, *, at_most: int = MAX_COUNTED) -> list[Span]:
     """Every place where `old` (not empty) matches, overlapping ones too: any of them makes a match ambiguous."""
-    pattern = re.compile(_EITHER_END.join(re.escape(part) for part in _BARE_LF.split(old)))
+    pattern = _pattern(old)
     spans: list[Span] = []
     found = pattern.search(data)
     while found is not None and len(spans) < at_most:
@@ -33,13 +37,13 @@ def find(data: bytes, old: bytes, *, at_most: int = 10_000) -> list[Span]:
     return spans
 
 
-def without_overlaps(spans: list[Span]) -> list[Span]:
-    """Those that can be replaced together, from the left, as every replace does."""
-    kept: list[Span] = []
-    for span in spans:
-        if not kept or span.start >= kept[-1].end:
-            kept.append(span)
-    return kept
+def find_apart(data: bytes, old: bytes, *, at_most: int) -> list[Span]:
+    """The places that can be replaced together, from the left, as every replace does; no more than `at_most`."""
+    return [Span(*found.span()) for found in itertools.islice(_pattern(old).finditer(data), at_most)]
+
+
+def _pattern(old: bytes) -> re.Pattern[bytes]:
+    return re.compile(_EITHER_END.join(re.escape(part) for part in _BARE_LF.split(old)))
 
 
 def splice(data: bytes, spans: list[Span], old: bytes, new: bytes) -> bytes:

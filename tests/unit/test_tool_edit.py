@@ -14,7 +14,7 @@ from sandbox_agent.testing.tool_calls import call, context, refused, said
 from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.tools.edit import TOOL as EDIT
 from sandbox_agent.tools.read import TOOL as READ
-from sandbox_agent.tools.splice import find, splice, without_overlaps
+from sandbox_agent.tools.splice import find, find_apart, splice
 
 PATH = "/workspace/f.txt"
 
@@ -82,7 +82,7 @@ def test_bytes_outside_the_match_never_change(
 @given(data=st.binary(max_size=60), old=TEXT, new=TEXT)
 def test_replacing_all_leaves_no_gap_and_no_overlap(data: bytes, old: str, new: str) -> None:
     """The pieces between the matches are all there, in order."""
-    spans = without_overlaps(find(data, old.encode()))
+    spans = find_apart(data, old.encode(), at_most=100)
     after = splice(data, spans, old.encode(), new.encode())
     position = 0
     for start, end in zip(
@@ -121,6 +121,24 @@ async def test_replace_all_replaces_every_occurrence() -> None:
     text = await said(EDIT, ctx, file_path=PATH, old_string="x = 1", new_string="z", replace_all=True)
     assert text.endswith("replaced 2 occurrences, in lines 1, 3.")
     assert box.files.data(PATH) == b"z\ny\nz\n"
+
+
+async def test_replace_all_means_all_however_many() -> None:
+    """Not the first few thousand."""
+    box, ctx = await known(b"ab\n" * 30_000)
+    text = await said(EDIT, ctx, file_path=PATH, old_string="a", new_string="xy", replace_all=True)
+    assert "replaced 30000 occurrences" in text
+    assert box.files.data(PATH) == b"xyb\n" * 30_000
+
+
+async def test_too_many_matches_to_replace_at_once_change_nothing() -> None:
+    """Part of them would be worse."""
+    box, ctx = await known(b"a" * 300_000)
+    text = await refused(EDIT, ctx, file_path=PATH, old_string="a", new_string="b", replace_all=True)
+    assert "more than 200,000 times" in text
+    assert box.files.data(PATH) == b"a" * 300_000
+    text = await refused(EDIT, ctx, file_path=PATH, old_string="a", new_string="b")
+    assert "occurs at least 10,000 times" in text
 
 
 async def test_a_miss_shows_the_nearest_line_with_visible_space() -> None:
