@@ -44,7 +44,7 @@ def plan(current: Snapshot, wanted: Snapshot) -> Plan:
     for path, node in wanted.nodes.items():
         before = current.nodes.get(path)
         same = before is not None and (before.mode, before.mtime_ns) == (node.mode, node.mtime_ns)
-        if path in rewrite or not same or path in touched:
+        if path not in made.impossible and (path in rewrite or not same or path in touched):
             later.append(Act(wire.ATTRIBUTES, path, node=node))
     # A folder after what it holds: making that changes its time, and may need rights that its own mode denies.
     made.acts.extend(sorted(later, key=lambda act: act.path, reverse=True))
