@@ -14,6 +14,10 @@ from typing import Any
 JsonObject = dict[str, Any]
 """A JSON object as the Messages API writes it. The one place where `Any` is allowed past the edge."""
 
+MAX_NESTING = 100
+"""Levels of lists and objects in what a model sends. Python's JSON writer gives up at a depth that hangs on where it is
+called, so what could be read may not be writable; nothing that works comes near."""
+
 WORKSPACE_MOUNT = "/workspace"
 """Where the workspace is inside every session container."""
 
@@ -171,3 +175,14 @@ class Limits:
 
     turns: int | None = 200
     wall_s: float | None = 3600.0
+
+
+def nests_too_deep(value: object) -> bool:
+    """True if JSON data has more than `MAX_NESTING` levels."""
+    level = [value]
+    for _ in range(MAX_NESTING + 1):
+        containers = [one for one in level if isinstance(one, dict | list | tuple)]
+        if not containers:
+            return False
+        level = [child for one in containers for child in (one.values() if isinstance(one, dict) else one)]
+    return True

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from sandbox_agent.errors import ModelError
 from sandbox_agent.models.base import Answer
-from sandbox_agent.types import JsonObject
+from sandbox_agent.types import MAX_NESTING, JsonObject, nests_too_deep
 
 _ID = re.compile(r"[\x21-\x7e]{1,256}")
 _SHOWN_CHARS = 60
@@ -25,8 +25,11 @@ def check_answer(answer: Answer, messages: Sequence[JsonObject]) -> None:
         messages: the conversation so far.
 
     Raises:
-        ModelError: a block without a type; a call without a usable id, name or input, or with the id of another call.
+        ModelError: a block without a type, or nested too deep; a call without a usable id, name or input, or with the
+            id of another call.
     """
+    if nests_too_deep(answer.content):
+        raise ModelError(f"{answer.model} sent content that nests more than {MAX_NESTING} levels deep")
     taken = {str(call["id"]) for message in messages for call in _calls(_blocks(message))}
     for call in _calls(answer.content):
         wrong = _fault(call, taken)

@@ -10,7 +10,7 @@ import json
 from typing import Any, Never
 
 from sandbox_agent.models.base import Answer, ModelEvent, TextPiece, ThinkingPiece
-from sandbox_agent.types import JsonObject, Usage
+from sandbox_agent.types import JsonObject, Usage, nests_too_deep
 
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking"}
 
@@ -153,12 +153,12 @@ def _text(delta: JsonObject, key: str) -> str:
 
 
 def _parse_object(text: str) -> JsonObject | None:
-    """The JSON object in `text`, None if there is none. NaN is none: it could not be sent back."""
+    """The JSON object in `text`, None if there is none. Neither NaN nor too many levels could be sent back."""
     try:
         value: Any = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, dict) and not nests_too_deep(value) else None
 
 
 def _refuse_constant(name: str) -> Never:

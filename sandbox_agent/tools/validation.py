@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from sandbox_agent.tools.base import Tool
 from sandbox_agent.tools.pool import ToolPool
-from sandbox_agent.types import JsonObject, ToolUse
+from sandbox_agent.types import JsonObject, ToolUse, nests_too_deep
 
 IGNORED_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
     {"Bash": frozenset({"dangerouslyDisableSandbox"}), "Read": frozenset({"allow_large"})}
@@ -126,7 +126,8 @@ def _malformed(tool: Tool, text: str) -> str:
     except RecursionError:
         why = "is not usable JSON (nested too deeply)"
     else:
-        why = f"is not a JSON object but {_shown(value)}"
+        deep = nests_too_deep(value)
+        why = "is not usable JSON (nested too deeply)" if deep else f"is not a JSON object but {_shown(value)}"
     first = text[:_FIRST_CHARS] + ("..." if len(text) > _FIRST_CHARS else "")
     return (
         f"Invalid input for {tool.name}; nothing was done. The input ({size:,} bytes) {why}. It begins with: {first}\n"

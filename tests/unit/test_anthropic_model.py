@@ -65,7 +65,10 @@ async def test_any_stop_reason_passes_through(reason: str) -> None:
         assert reason == (await ask(model)).stop_reason
 
 
-@pytest.mark.parametrize("text", ['{"path": "a", "con', "[1]", "nonsense", '{"n": NaN}', "[" * 100_000])
+DEEP = '{"a": ' * 600 + "1" + "}" * 600
+
+
+@pytest.mark.parametrize("text", ['{"path": "a", "con', "[1]", "nonsense", '{"n": NaN}', "[" * 100_000, DEEP])
 async def test_tool_input_that_is_no_json_object_is_set_aside(text: str) -> None:
     """The call has input {}, its text is in `malformed`, and nothing is raised."""
     turn = {"tools": [{"name": "Write", "input": text}, {"Read": {"path": "a"}}], "chunk_chars": 4000}

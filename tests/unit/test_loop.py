@@ -347,6 +347,13 @@ async def test_a_cut_record_resumes_with_one_warning(tmp_path: Path) -> None:
     assert (again.warning, again.missing) == (None, ())
 
 
+def nested(levels: int) -> list[Any]:
+    made: list[Any] = []
+    for _ in range(levels):
+        made = [made]
+    return made
+
+
 CALL = {"type": "tool_use", "id": "a", "name": "Bash", "input": {"name": "x"}}
 
 
@@ -362,6 +369,8 @@ CALL = {"type": "tool_use", "id": "a", "name": "Bash", "input": {"name": "x"}}
         ([{key: value for key, value in CALL.items() if key != "name"}], "names no tool"),
         ([{**CALL, "input": ["x"]}], "not an object"),
         ([{"text": "no type"}], "without a type"),
+        ([{**CALL, "input": {"name": nested(150)}}], "levels deep"),
+        ([{"type": "odd", "value": nested(150)}], "levels deep"),
     ],
 )
 async def test_an_answer_whose_calls_cannot_be_told_apart_is_refused(

@@ -91,6 +91,7 @@ def test_a_wrong_input_names_field_expectation_and_value(tool: Tool, fields: Jso
         ("[1]", ["not a JSON object", "array [1]"]),
         ("x" * 1000, ["1,000 bytes", "x" * 200 + "..."]),
         ("[" * 100_000, ["not", "100,000 bytes"]),
+        ('{"command": ' + "[" * 600 + "]" * 600 + "}", ["nested too deeply", "1,213 bytes"]),
     ],
 )
 def test_malformed_json_is_shown_with_its_size(malformed: str, parts: list[str]) -> None:
