@@ -206,7 +206,7 @@ class CheckpointTaken(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationRewound(Event):
-    """What was said after the entry `to_seq` of this record belongs to the conversation no longer; it stays recorded."""
+    """What was said after entry `to_seq` of this record belongs to the conversation no longer; it stays recorded."""
 
     type: ClassVar[str] = "conversation_rewound"
     to_seq: int
