@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import anyio
@@ -45,14 +44,14 @@ class Given:
 
     `node` names its content and is as it was after reading; None when there is no such file any more, or its content
     could not be had, for which `lost` has the reason. `stable` is False when it changed while it was read, `racy` when
-    it had changed just before: its times prove nothing yet.
+    it had changed just before: its times prove nothing yet. `added_bytes` is what is in the store and was not before.
     """
 
     node: Node | None = None
     lost: str | None = None
     stable: bool = True
     racy: bool = False
-    data_bytes: int = 0
+    added_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,25 +113,26 @@ class Hands:
             raise await self._channel.malformed()
         return Walked(b"".join(parts[wire.WALKED]), b"".join(parts[wire.GONE]), frame.body == b"all")
 
-    async def give(self, paths: Sequence[str], store: Store, limit_bytes: int) -> list[Given]:
+    async def give(self, paths: Sequence[str], store: Store, limit_bytes: int, *, most_bytes: int) -> list[Given]:
         """The contents of files, put into the store.
 
         Args:
             paths: of regular files, as the walk has them; no more than `batches` makes.
             store: where to.
-            limit_bytes: of data for all of them; what goes beyond is not kept.
+            limit_bytes: of data that all of them may add to the store.
+            most_bytes: of data in one file that is read at all.
         """
         names = b"\0".join(path.encode("utf-8", "surrogateescape") for path in paths)
-        await self._channel.send(wire.GIVE, wire.OFFSET.pack(limit_bytes) + names)
+        await self._channel.send(wire.GIVE, wire.OFFSET.pack(most_bytes) + names)
         given: list[Given] = []
         for _ in paths:
-            given.append(await self._one(store, limit_bytes))
-            limit_bytes -= given[-1].data_bytes
+            given.append(await self._one(store, limit_bytes, most_bytes))
+            limit_bytes -= given[-1].added_bytes
         if (await self._channel.receive(ANSWER_S)).letter != wire.END:
             raise await self._channel.malformed()
         return given
 
-    async def _one(self, store: Store, limit_bytes: int) -> Given:
+    async def _one(self, store: Store, limit_bytes: int, most_bytes: int) -> Given:
         frame = await self._channel.receive(ANSWER_S)
         if frame.letter == wire.FAULT:
             return Given(lost=_LOST.get(frame.body))
@@ -140,36 +140,30 @@ class Hands:
         before = walked.file_node(numbers)
         if frame.letter != wire.STATE or before is None or not now.isdigit():
             raise await self._channel.malformed()
-        pieces: list[bytes] = []
-        with ExitStack() as stack:
-            part: Part | None = None
+        with store.part() as part:
+            part.limit_bytes = limit_bytes
             position = size = 0
             while (frame := await self._channel.receive(ANSWER_S)).letter == wire.DATA:
                 if len(frame.body) <= wire.OFFSET.size:
                     raise await self._channel.malformed()
                 offset, data = wire.OFFSET.unpack_from(frame.body)[0], frame.body[wire.OFFSET.size :]
-                if offset < position or offset + len(data) > before.size_bytes:
+                size += len(data)
+                if offset < position or offset + len(data) > before.size_bytes or size > most_bytes:
                     raise await self._channel.malformed()
-                position, size = offset + len(data), size + len(data)
-                if part is None and size == before.size_bytes:
-                    pieces.append(data)  # small enough for one frame, as most files are
-                elif size <= limit_bytes:
-                    part = part or stack.enter_context(store.part())
-                    part.write(data, offset)
-            if frame.letter == wire.FAULT or size > limit_bytes:
-                return Given(lost=LOST_TOO_LARGE if size > limit_bytes else _LOST.get(frame.body))
+                part.write(data, offset)
+                position = offset + len(data)
+            if frame.letter == wire.FAULT:
+                return Given(lost=_LOST.get(frame.body))
             after = walked.file_node(frame.body)
             if frame.letter != wire.STATE_AFTER or after is None:
                 raise await self._channel.malformed()
-            if pieces:
-                sha256 = store.put(pieces[0])
-            else:
-                part = part or stack.enter_context(store.part())
-                sha256 = await _keep(part, before.size_bytes, size)
+            sha256 = await _keep(part, before.size_bytes, size)
+            if part.refused:
+                return Given(lost=LOST_TOO_LARGE)
         stable = walked.same_stamp(before, after)
         racy = after.ctime_ns > int(now) - RACY_NS
         node = after._replace(sha256=sha256, size_bytes=before.size_bytes)
-        return Given(node, stable=stable, racy=racy, data_bytes=size)
+        return Given(node, stable=stable, racy=racy, added_bytes=size if part.added else 0)
 
     async def put(self, made: Plan, names: Mapping[str, str], store: Store) -> list[str]:
         """Carry out a plan; returns what went wrong, as texts. Lost in the middle, it can be done again.

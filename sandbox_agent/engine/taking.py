@@ -218,7 +218,9 @@ class Taker:
             again: list[str] = []
             for batch in batches(pending):
                 limit = self._limits.left_bytes(fetched.bytes)
-                for path, given in zip(batch, await self.hands.give(batch, self.store, limit), strict=True):
+                most = max([limit, *(self._kept_bytes(path) for path in batch)])
+                answers = await self.hands.give(batch, self.store, limit, most_bytes=most)
+                for path, given in zip(batch, answers, strict=True):
                     self._count(fetched, given)
                     if given.node is not None and not given.stable and attempt < READ_TRIES - 1:
                         again.append(path)
@@ -229,8 +231,13 @@ class Taker:
 
     def _count(self, fetched: Fetched, given: Given) -> None:
         if given.node is not None:
-            fetched.bytes += given.data_bytes
-            self._limits.used_bytes += given.data_bytes
+            fetched.bytes += given.added_bytes
+            self._limits.used_bytes += given.added_bytes
+
+    def _kept_bytes(self, path: str) -> int:
+        """The size of what a path has in the store: that much can be read again whatever the limit is."""
+        node = self.snapshot.nodes.get(path)
+        return node.size_bytes if node is not None and node.sha256 is not None and not node.lost else 0
 
 
 def _settle(path: str, seen: Node, given: Given, fetched: Fetched) -> None:

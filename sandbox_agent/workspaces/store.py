@@ -8,6 +8,7 @@ next `sweep` removes. Holes of sparse files stay holes, large files never lie in
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import secrets
 import shutil
@@ -131,16 +132,24 @@ class Store:
 
 
 class Part:
-    """A content that is being written. Made by `Store.part`."""
+    """A content that is being written. Made by `Store.part`.
+
+    `limit_bytes` is how much data may be added to the store; `refused` that it was more, `added` that it was added:
+    not when the same content was there before.
+    """
 
     def __init__(self, store: Store, path: Path) -> None:
         self._store = store
         self._path = path
+        self._data_bytes = 0
+        self.limit_bytes: float = math.inf
+        self.added = self.refused = False
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
     def write(self, data: bytes, offset: int) -> None:
         """Put bytes at an offset; what is left out is a hole."""
         view = memoryview(data)
+        self._data_bytes += len(data)
         while view:
             written = os.pwrite(self.fd, view, offset)
             view, offset = view[written:], offset + written
@@ -155,8 +164,11 @@ class Part:
     def keep_as(self, sha256: str) -> None:
         """Keep it under a hash that the caller has computed over exactly these bytes."""
         target = self._store._path(sha256)
-        target.parent.mkdir(mode=0o700, exist_ok=True)
-        os.rename(self._path, target)
+        self.added = not target.exists()
+        self.refused = self.added and self._data_bytes > self.limit_bytes
+        if not self.refused:
+            target.parent.mkdir(mode=0o700, exist_ok=True)
+            os.rename(self._path, target)
 
     def close(self) -> None:
         os.close(self.fd)

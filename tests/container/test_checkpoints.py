@@ -27,10 +27,11 @@ def folder(parent: Path) -> Path:
     return host
 
 
-@pytest.fixture(scope="module", params=["overlay", "copy"])
-async def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CheckpointRig]:
-    parent = tmp_path_factory.mktemp(request.param)
-    async with session(request.param, folder(parent), parent / f"test-{secrets.token_hex(6)}") as made:
+@pytest.fixture(scope="module")
+async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CheckpointRig]:
+    """On the overlay, where removing and renaming are the hardest; the property test is for the other modes, too."""
+    parent = tmp_path_factory.mktemp("overlay")
+    async with session("overlay", folder(parent), parent / f"test-{secrets.token_hex(6)}") as made:
         yield made
 
 
@@ -76,9 +77,9 @@ CHANGES = {
     "odd names": "touch $'new\\nline' $'\\xff\\xfe' 'ünï' ' ' '*' '-rf' $'tab\\t'; mkdir $'d\\n'; touch $'d\\n/x'",
     "ignored": "echo build > .gitignore; mkdir build; echo x > build/x; git init -q .; git init -q nested",
     "special": "mkfifo pipe; rm link; mkfifo link",
-    "sparse": "truncate -s 300M sparse; printf end >> sparse; truncate -s 100M src/deep/data",
+    "sparse": "truncate -s 80M sparse; printf end >> sparse; truncate -s 30M src/deep/data",
     "times": "touch -d @1 readme src; echo x > new; touch -h -d @-1.5 link",
-    "large": "head -c 30000000 /dev/urandom > large",
+    "large": "head -c 8000000 /dev/urandom > large",
     "nested deep": "p=d; for i in $(seq 150); do p=$p/d; done; mkdir -p $p; echo x > $p/x",
 }
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import anyio.to_thread
 import docker
@@ -135,19 +136,23 @@ async def placed(mode: str, parent: Path, owner: int, *, name: str = ODD_NAME) -
 
 
 @asynccontextmanager
-async def opened(mode: str, host: Path, state: Path) -> AsyncIterator[Place]:
+async def opened(
+    mode: str, host: Path, state: Path, *, transport: Literal["auto", "exec"] = "auto"
+) -> AsyncIterator[Place]:
     """A session of a mode on a folder; "volume" is the copy that only the engine holds."""
     volume = f"{state.name}-workspace" if mode == "volume" else ""
     workspace = create("copy" if volume else mode, host, state, masks=MASKS, volume=volume)
     try:
-        async with running(workspace, state) as place:
+        async with running(workspace, state, transport=transport) as place:
             yield place
     finally:
         await discard(state, endpoint())
 
 
 @asynccontextmanager
-async def running(workspace: Workspace, state: Path) -> AsyncIterator[Place]:
+async def running(
+    workspace: Workspace, state: Path, *, transport: Literal["auto", "exec"] = "auto"
+) -> AsyncIterator[Place]:
     """A container for a workspace."""
     sandbox: DockerSandbox | None = None
     try:
@@ -160,6 +165,7 @@ async def running(workspace: Workspace, state: Path) -> AsyncIterator[Place]:
             session_id=state.name,
             state_dir=None if in_volume else str(state),
             masks=tuple(f"/workspace/{path}" for path in workspace.covers),
+            transport=transport,
         )
         sandbox = create_sandbox(spec, endpoint())
         await sandbox.start()
