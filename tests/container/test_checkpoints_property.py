@@ -16,7 +16,7 @@ from workspace_places import give
 
 pytestmark = pytest.mark.docker
 PROGRAM = Path(random_changes.__file__).read_text()
-SEEDS = (1, 2, 3)
+CASES = ((1, "overlay"), (2, "overlay"), (3, "copy"), (4, "volume"))
 
 
 def random_folder(parent: Path, seed: int) -> Path:
@@ -71,9 +71,7 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[C
         yield made
 
 
-@pytest.mark.parametrize(
-    ("rig", "seed"), [((mode, seed), seed) for seed in SEEDS for mode in ("overlay", "copy")], indirect=["rig"]
-)
+@pytest.mark.parametrize(("rig", "seed"), [((mode, seed), seed) for seed, mode in CASES], indirect=["rig"])
 async def test_undo_is_exact_whatever_was_done(rig: CheckpointRig, seed: int) -> None:
     """A few seeds."""
     await check(rig, seed, 25)
@@ -83,7 +81,7 @@ async def test_undo_is_exact_whatever_was_done(rig: CheckpointRig, seed: int) ->
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("rig", "seed"),
-    [((mode, seed), seed) for seed in range(100, 130) for mode in ("overlay", "copy")],
+    [((mode, seed), seed) for seed in range(100, 130) for mode in ("overlay", "copy", "volume")],
     indirect=["rig"],
 )
 async def test_undo_is_exact_for_many_trees(rig: CheckpointRig, seed: int) -> None:
