@@ -63,6 +63,7 @@ async def open_session(config: RunConfig, *, approver: Approver | None = None) -
         WorkspaceError: the folder cannot be used.
         SandboxUnavailableError: no engine answers; nothing was started.
     """
+    session: Session | None = None
     try:
         async with anyio.create_task_group() as tasks:
             kind, name = _model_kind(config.model)
@@ -75,9 +76,15 @@ async def open_session(config: RunConfig, *, approver: Approver | None = None) -
             finally:
                 tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
-                    await _close(session)
+                    await session.sandbox.close()
     except BaseExceptionGroup as group:
         raise _bare(group) from None
+    finally:
+        # Not before the group has ended: a thread that makes the folder ready cannot be cancelled, and would mount
+        # again what was just given back.
+        if session is not None:
+            with anyio.CancelScope(shield=True):
+                await _close(session)
 
 
 async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) -> Session:

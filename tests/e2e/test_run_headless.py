@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -146,8 +147,10 @@ def test_the_task_may_come_through_standard_input(program: Program) -> None:
     assert (process.returncode, out) == (0, b"Done: say it\n")
 
 
-def test_a_reader_that_goes_away_ends_the_run_quietly(program: Program) -> None:
-    """No trace, no container left, the exit code of a broken pipe."""
+@pytest.mark.parametrize("_", range(4))
+def test_a_reader_that_goes_away_ends_the_run_quietly(program: Program, _: int) -> None:
+    """No trace, no container or mount left, the exit code of a broken pipe. It falls into the start at another place
+    each time."""
     script = program.script([{"text": "x", "tools": [use("TodoWrite", todos=[])]}] * 50 + [DONE])
     process = program.start("run", "--output", "stream-json", "--model", script, "x")
     assert process.stdout is not None
@@ -161,6 +164,7 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(program: Program) -> None:
     assert "Traceback" not in stderr
     assert "BrokenPipe" not in stderr
     assert containers_of(first["session_id"]) == []
+    assert str(program.home) not in Path("/proc/mounts").read_text()
 
 
 def test_in_a_pipe_people_get_plain_text_and_the_answer_on_stdout(program: Program) -> None:
