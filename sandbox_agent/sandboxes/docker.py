@@ -35,6 +35,8 @@ from sandbox_agent.sandboxes.volumes import overlay_name, plain_volume
 from sandbox_agent.types import OverlayMount, VolumeMount
 
 CLOSE_S = 20.0
+PREDECESSOR_LOOKS = 100
+PREDECESSOR_LOOK_S = 0.1
 REMOVAL_S = 10.0
 REMOVAL_LOOK_S = 0.05
 
@@ -156,13 +158,16 @@ class DockerSandbox:
 
     async def _end_predecessor(self, engine: Engine) -> None:
         """A session that was killed may have left its container, at the same folder: it goes before ours comes."""
-        try:
-            found = await engine.ask(engine.control.inspect_container, self._name())
-        except docker.errors.NotFound:
-            return
-        if not is_dead(found["Config"]["Labels"].get(LABEL_OWNER, "")):
-            raise SandboxStartError(f"the session {self.spec.session_id} has a container of a living process")
-        await self._reap(engine)
+        for _ in range(PREDECESSOR_LOOKS):
+            try:
+                found = await engine.ask(engine.control.inspect_container, self._name())
+            except docker.errors.NotFound:
+                return
+            if not is_dead(found["Config"]["Labels"].get(LABEL_OWNER, "")):
+                raise SandboxStartError(f"the session {self.spec.session_id} has a container of a living process")
+            await self._reap(engine)
+            await anyio.sleep(PREDECESSOR_LOOK_S)  # somebody else may be at removing it, and that takes its time
+        raise SandboxStartError(f"the container that session {self.spec.session_id} left cannot be removed")
 
     async def _create(self, engine: Engine, image: Image) -> None:
         """Create and start; once more without the limit on descriptors where the engine may not set that."""
