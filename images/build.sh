@@ -5,7 +5,7 @@
 set -euo pipefail
 
 readonly PULL_S=20 # a registry that hangs must not cost more than this
-readonly DEBIAN_SUITE=bookworm DEBIAN_MIRROR=http://deb.debian.org/debian DEBIAN_SECURITY=http://deb.debian.org/debian-security
+readonly DEBIAN_SUITE=bookworm
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 usage() {
@@ -65,13 +65,15 @@ ensure_base() {
 
 # SOURCE_DATE_EPOCH makes two tars of the same packages identical, so the engine stores the layer once.
 bootstrap() {
-    local mirror=${APT_MIRROR:-$DEBIAN_MIRROR} mode=root keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+    local mode=root keyring=/usr/share/keyrings/debian-archive-keyring.gpg
     [ "$(id -u)" -eq 0 ] || mode=unshare
     [ -r "$keyring" ] || { echo "$keyring is missing. Run: sudo apt-get install debian-archive-keyring"; return 1; }
-    local sources=("deb [signed-by=$keyring] $mirror $DEBIAN_SUITE main" "deb [signed-by=$keyring] $mirror $DEBIAN_SUITE-updates main")
-    # A mirror of one's own often has no security archive; the default one has.
-    [ -n "${APT_MIRROR:-}" ] || sources+=("deb [signed-by=$keyring] $DEBIAN_SECURITY $DEBIAN_SUITE-security main")
-    SOURCE_DATE_EPOCH=1704067200 mmdebstrap --mode="$mode" --variant=minbase --aptopt='Acquire::Languages "none"' \
+    # Without sources mmdebstrap takes Debian's own archive, with updates and security. A mirror often has no security.
+    local sources=() suite
+    for suite in ${APT_MIRROR:+"$DEBIAN_SUITE" "$DEBIAN_SUITE-updates"}; do
+        sources+=("deb [signed-by=$keyring] $APT_MIRROR $suite main")
+    done
+    SOURCE_DATE_EPOCH=1704067200 mmdebstrap --mode="$mode" --variant=minbase --keyring="$keyring" --aptopt='Acquire::Languages "none"' \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
         "$DEBIAN_SUITE" "$1" "${sources[@]}"
