@@ -6,15 +6,15 @@ and what it needs when it really runs, so `--help` stays far under 200 ms.
 
 from __future__ import annotations
 
-import difflib
 import gc
 import sys
 from collections.abc import Sequence
 
 import click
 
-from sandbox_agent import __version__, registry
+from sandbox_agent import __version__
 from sandbox_agent.cli.faults import Terminated, report
+from sandbox_agent.cli.lazy import LazyGroup
 from sandbox_agent.errors import SandboxAgentError
 
 COMMANDS = {
@@ -27,6 +27,7 @@ COMMANDS = {
     "diff": ("diff", "Show what a session changed and did not apply."),
     "apply": ("apply", "Apply the kept changes of a session to your folder."),
     "export": ("export", "Take commits made inside out, as a bundle or patches."),
+    "policy": ("policy", "Check and understand permission policies."),
     "reap": ("reap", "Remove containers that a killed run left behind."),
     "completion": ("completion", "Print the completion script of your shell."),
 }
@@ -41,41 +42,15 @@ Examples:
 """
 
 
-class LazyGroup(click.Group):
-    """A group whose commands live in `sandbox_agent.cli.<module>` as `COMMAND`."""
+class MainGroup(LazyGroup):
+    """The commands of the table; a sentence in their place is meant for `run`."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the table."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command's module; None for an unknown name."""
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = registry.load("cli", COMMANDS[cmd_name][0]).COMMAND
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, but an unknown name is answered with near ones, a sentence with `run`."""
-        name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
-            near = difflib.get_close_matches(name, COMMANDS, n=2)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"commands are {', '.join(COMMANDS)}"
-            if " " in name:
-                hint = "to give a task, write: sandbox-agent run TASK"
-            raise click.UsageError(f"no such command {name!r} ({hint})")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+    table = COMMANDS
+    task_hint = "to give a task, write: sandbox-agent run TASK"
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=MainGroup,
     epilog=EXAMPLES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
