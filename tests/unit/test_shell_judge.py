@@ -270,3 +270,10 @@ def test_many_parts_not_covered_are_counted_and_long_ones_cut() -> None:
     reason = bash(policy(), "; ".join(f"make {n}" for n in range(9)) + "; make " + "x" * 500).reason
     assert "`make 4` and 5 more." in reason
     assert len(bash(policy(), "make " + "x" * 500).reason) < 250
+
+
+@pytest.mark.parametrize("saved", ["Bash(git log --output=x)", "Bash(find . -name x -delete)", "Bash(cd /etc)"])
+def test_a_rule_that_names_a_hazard_does_not_narrow_the_read_only_list(saved: str) -> None:
+    """Else answering "always" to one odd command would make ordinary ones be asked."""
+    for command in ("git log", "find . -name x", "cd sub"):
+        assert bash(policy(allow=[saved]), command).verdict is Verdict.ALLOW
