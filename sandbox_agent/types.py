@@ -130,12 +130,17 @@ class PermissionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A verdict with its reason. `rule` is the rule text or id, `location` its `file:line`, None if no rule spoke."""
+    """A verdict with its reason. `rule` is the rule text or id, `location` its `file:line`, None if no rule spoke.
+
+    `layer` names the part of the policy that the rule is from, `hook` the hook that spoke; None if neither is known.
+    """
 
     verdict: Verdict
     reason: str
     rule: str | None = None
     location: str | None = None
+    layer: str | None = None
+    hook: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,12 @@
-"""Everything that happens in a run, as frozen values; front ends and records consume nothing else.
-
-The conversation *is* the fold of these events (`engine.history.fold`). `TextDelta` and `ThinkingDelta` are for
-live output only and are not recorded: the whole text follows in `AssistantMessage`.
-"""
+"""What happens in a session around its tool calls: start, turns, limits, checkpoints, review, end."""
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from sandbox_agent.events.base import Event
 from sandbox_agent.types import JsonObject, Usage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Base of all events. `agent_id` says whose it is ("main" or a sub-agent), `parent_id` is that agent's parent."""
-
-    type: ClassVar[str] = ""
-    recorded: ClassVar[bool] = True
-    agent_id: str = "main"
-    parent_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,54 +96,6 @@ class AssistantMessage(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PermissionDecided(Event):
-    """What the gate said of one call. `asked` is True when a person or callback was asked."""
-
-    type: ClassVar[str] = "permission_decided"
-    call_id: str
-    tool: str
-    verdict: str
-    reason: str
-    rule: str | None
-    location: str | None
-    input_sha256: str
-    asked: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolStarted(Event):
-    """A call begins. `batch` numbers the steps of its turn from 0: calls of one batch run together."""
-
-    type: ClassVar[str] = "tool_started"
-    call_id: str
-    tool: str
-    summary: str
-    input: JsonObject
-    batch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolFinished(Event):
-    """A call ended, for whatever reason; refused and invalid calls too (with `duration_s` 0)."""
-
-    type: ClassVar[str] = "tool_finished"
-    call_id: str
-    tool: str
-    content: str | tuple[JsonObject, ...]
-    is_error: bool
-    duration_s: float
-    meta: JsonObject = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResultsMessage(Event):
-    """The user message that answers all tool_use blocks of a turn, in call order, plus queued text behind them."""
-
-    type: ClassVar[str] = "tool_results"
-    content: tuple[JsonObject, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(Event):
     """A line for the person: `level` is "info" or "warning"."""
 
@@ -177,10 +115,27 @@ class LimitReached(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewReady(Event):
-    """What the run changed in its copy of the folder: one entry a file, see `workspaces.review.Change.as_json`."""
+    """What the run changed in its copy of the folder: one entry a file, see `workspaces.base.Change.as_json`.
+
+    `commits` are git's folders with commits or branches that only the session has.
+    """
 
     type: ClassVar[str] = "review_ready"
     changes: tuple[JsonObject, ...]
+    commits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderDrifted(Event):
+    """Somebody else than the session changed the user's folder while it ran; told once for a path and its state.
+
+    `changed` has them as {"path", "kind", "state"}, see `workspaces.base.Drift`, the first 1,000 of `changed_count`.
+    What lies in a git folder counts as that folder.
+    """
+
+    type: ClassVar[str] = "folder_drifted"
+    changed: tuple[JsonObject, ...]
+    changed_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,14 +170,17 @@ class ConversationRewound(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesApplied(Event):
-    """Which files went to the user's folder, which did not, and why not (path to reason). Of `partial` some hunks went;
-    they are in `unapplied` too."""
+    """Which files went to the user's folder, which did not, and why not (path to reason): those in `conflicts` cannot
+    go, those in `withheld` only when their own path is named. Of `partial` some hunks went; they are in `unapplied`,
+    too.
+    """
 
     type: ClassVar[str] = "changes_applied"
     applied: tuple[str, ...]
     unapplied: tuple[str, ...]
     conflicts: dict[str, str] = field(default_factory=dict)
     partial: tuple[str, ...] = ()
+    withheld: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,56 +195,3 @@ class RunFinished(Event):
     duration_s: float
     denials: tuple[JsonObject, ...] = ()
     error: str | None = None
-
-
-EVENT_TYPES: dict[str, type[Event]] = {
-    cls.type: cls
-    for cls in (
-        SessionStarted,
-        SandboxReady,
-        UserMessage,
-        RequestStarted,
-        TextDelta,
-        ThinkingDelta,
-        ModelRetrying,
-        AssistantMessage,
-        PermissionDecided,
-        ToolStarted,
-        ToolFinished,
-        ToolResultsMessage,
-        Notice,
-        LimitReached,
-        ReviewReady,
-        CheckpointTaken,
-        ConversationRewound,
-        ChangesApplied,
-        RunFinished,
-    )
-}
-
-
-def encode(event: Event) -> JsonObject:
-    """The event as a JSON object, `type` first."""
-    return {"type": event.type, **dataclasses.asdict(event)}
-
-
-def decode(data: JsonObject) -> Event:
-    """The event a JSON object stands for.
-
-    Raises:
-        ValueError: an unknown `type`, or fields that do not fit it.
-    """
-    cls = EVENT_TYPES.get(str(data.get("type")))
-    if cls is None:
-        raise ValueError(f"unknown event type {data.get('type')!r}")
-    fields: dict[str, Any] = {}
-    for spec in dataclasses.fields(cls):
-        if spec.name in data:
-            value = data[spec.name]
-            fields[spec.name] = tuple(value) if isinstance(value, list) else value
-    if isinstance(fields.get("usage"), dict):
-        fields["usage"] = Usage(**fields["usage"])
-    try:
-        return cls(**fields)
-    except TypeError as exc:
-        raise ValueError(f"event {cls.type}: {exc}") from exc

@@ -1,0 +1,64 @@
+"""Everything that happens in a run, as frozen values; front ends and records consume nothing else.
+
+The conversation *is* the fold of these events (`engine.history.fold`). `TextDelta` and `ThinkingDelta` are for
+live output only and are not recorded: the whole text follows in `AssistantMessage`. A new event is a class in
+`calls` or `session`, and its name here.
+"""
+
+from sandbox_agent.events.base import Event
+from sandbox_agent.events.calls import (
+    CallEffects,
+    PermissionAsked,
+    PermissionDecided,
+    ToolFinished,
+    ToolResultsMessage,
+    ToolStarted,
+)
+from sandbox_agent.events.codec import EVENT_TYPES, decode, encode
+from sandbox_agent.events.session import (
+    AssistantMessage,
+    ChangesApplied,
+    CheckpointTaken,
+    ConversationRewound,
+    FolderDrifted,
+    LimitReached,
+    ModelRetrying,
+    Notice,
+    RequestStarted,
+    ReviewReady,
+    RunFinished,
+    SandboxReady,
+    SessionStarted,
+    TextDelta,
+    ThinkingDelta,
+    UserMessage,
+)
+
+__all__ = [
+    "EVENT_TYPES",
+    "AssistantMessage",
+    "CallEffects",
+    "ChangesApplied",
+    "CheckpointTaken",
+    "ConversationRewound",
+    "Event",
+    "FolderDrifted",
+    "LimitReached",
+    "ModelRetrying",
+    "Notice",
+    "PermissionAsked",
+    "PermissionDecided",
+    "RequestStarted",
+    "ReviewReady",
+    "RunFinished",
+    "SandboxReady",
+    "SessionStarted",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolFinished",
+    "ToolResultsMessage",
+    "ToolStarted",
+    "UserMessage",
+    "decode",
+    "encode",
+]
