@@ -6,6 +6,7 @@ Raises `PolicyError` with file:line for everything that is wrong; nothing is gue
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -14,8 +15,10 @@ from typing import Any
 
 import pydantic
 
+from sandbox_agent.config import config_dir
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.policy.examples import check_examples
+from sandbox_agent.policy.hooks import HookEntry, parse_hooks
 from sandbox_agent.policy.policy import Policy, SandboxSettings
 from sandbox_agent.policy.rules import Rule, RuleSet, parse_rule
 from sandbox_agent.policy.schema import NOT_SUPPORTED, PolicyFile, RuleEntry
@@ -127,8 +130,15 @@ def _from_document(document: Document, *, examples: bool) -> Policy:
         ),
         limits=Limits(turns=file.limits.turns, wall_s=file.limits.wall_s),
         location=document.name,
+        hooks=parse_hooks(file.hooks, document.location, host_folder=_own_folder(document)),
     )
     return _with_denied_masked(policy)
+
+
+def _own_folder(document: Document) -> str | None:
+    """The folder of a file that is the user's own, None for any other."""
+    path = Path(os.path.normpath(Path(document.name).absolute()))
+    return str(path.parent) if path.is_relative_to(config_dir()) else None
 
 
 def _with_denied_masked(policy: Policy) -> Policy:
@@ -187,6 +197,8 @@ def _known_keys(path: Iterable[str | int]) -> list[str]:
     names = [str(part) for part in path]
     if not names:
         supported = [*PolicyFile.model_fields]
+    elif len(names) > 2 and names[0] == "hooks":
+        supported = [*HookEntry.model_fields]
     elif len(names) > 1:
         supported = [*RuleEntry.model_fields]
     else:

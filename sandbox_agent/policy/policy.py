@@ -7,18 +7,17 @@ start; no decision changes them.
 from __future__ import annotations
 
 import posixpath
-import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from sandbox_agent.errors import PolicyError
 from sandbox_agent.policy.calls import by_rule, judge_call
-from sandbox_agent.policy.paths import TOOLS_HOME, below
+from sandbox_agent.policy.hooks import Hook
+from sandbox_agent.policy.narrowest import candidates
 from sandbox_agent.policy.reach import search_may_reach
 from sandbox_agent.policy.rules import RuleSet, parse_rule
-from sandbox_agent.policy.shell import analyse
 from sandbox_agent.policy.shell_judge import judge_command
 from sandbox_agent.types import (
-    WORKSPACE_MOUNT,
     Decision,
     JsonObject,
     Limits,
@@ -79,6 +78,7 @@ class Policy:
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     limits: Limits = field(default_factory=Limits)
     location: str = "built in"
+    hooks: tuple[Hook, ...] = ()
 
     def decide(self, request: PermissionRequest, mode: Mode) -> Decision:
         """Deny, then ask, then the mode, then allow; nothing matches: what only reads is allowed, the rest asked.
@@ -132,13 +132,33 @@ class Policy:
         return replace(self, rules=replace(self.rules, allow=(*self.rules.allow, added)))
 
     def suggest(self, tool: str, subject: Subject) -> str | None:
-        """The narrowest allow rule that would cover this call next time, or None where no single rule does."""
-        text = _narrowest(tool, subject)
-        if text is None:
-            return None
-        request = PermissionRequest(tool, subject, input_sha256="")
-        allowed = self.with_allow(text).decide(request, Mode.DEFAULT).verdict is Verdict.ALLOW
-        return text if allowed else None
+        """The one rule of `suggest_rules`; None where there are none or several."""
+        found = self.suggest_rules(PermissionRequest(tool, subject, input_sha256=""))
+        return found[0] if len(found) == 1 else None
+
+    def suggest_rules(self, request: PermissionRequest, mode: Mode = Mode.DEFAULT) -> tuple[str, ...]:
+        """The fewest and narrowest allow rules that together would let this call pass in this mode.
+
+        One for each part that nothing covers. Empty where no rules can: a deny or ask rule speaks of the call, or a
+        part of it is only known at run time.
+        """
+        found = candidates(self.rules, request, mode)
+        if not self._allows_with(found, request, mode):
+            return ()
+        for rule in found:
+            fewer = tuple(other for other in found if other != rule)
+            if self._allows_with(fewer, request, mode):
+                found = fewer
+        return found
+
+    def _allows_with(self, rules: Iterable[str], request: PermissionRequest, mode: Mode) -> bool:
+        widened = self
+        try:
+            for rule in rules:
+                widened = widened.with_allow(rule)
+        except PolicyError:  # words that no rule can spell, such as a quote in a path
+            return False
+        return widened.decide(request, mode).verdict is Verdict.ALLOW
 
     def describe(self) -> JsonObject:
         """What applies, for people and for the record: JSON-ready."""
@@ -160,35 +180,3 @@ class Policy:
             },
             "limits": {"turns": self.limits.turns, "wall_s": self.limits.wall_s},
         }
-
-
-def _narrowest(tool: str, subject: Subject) -> str | None:
-    if subject.command is not None:
-        commands = analyse(subject.command).commands
-        words = commands[0].static_words if len(commands) == 1 else None
-        return f"{tool}({_quoted(words)})" if words else None
-    if len(subject.paths) == 1:
-        access = subject.paths[0]
-        return f"{'Edit' if access.write else 'Read'}({_path_rule(access.path)})"
-    if subject.paths:
-        return None
-    if subject.specifier is None:
-        return tool
-    return f"{tool}({subject.specifier})" if not set("*?[]") & set(subject.specifier) else None
-
-
-def _quoted(words: Iterable[str]) -> str:
-    return " ".join(shlex.quote(word).replace("*", "\\*") for word in words)
-
-
-def _path_rule(path: str) -> str:
-    for base, mark in ((WORKSPACE_MOUNT, "/"), (TOOLS_HOME, "~/")):
-        relative = below(base, path)
-        if relative:
-            return mark + _escaped(relative)
-    return "//" + _escaped(path.lstrip("/"))
-
-
-def _escaped(path: str) -> str:
-    """The gitignore pattern that matches exactly this path."""
-    return "".join("\\" + char if char in "\\*?[ " else char for char in path)

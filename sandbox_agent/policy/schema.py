@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from sandbox_agent.policy.hooks import HooksSection
 from sandbox_agent.policy.policy import DEFAULT_MASKS
 from sandbox_agent.types import Mode
 
@@ -114,11 +115,11 @@ class PolicyFile(_Section):
     rules: RulesSection = RulesSection()
     sandbox: SandboxSection = SandboxSection()
     limits: LimitsSection = LimitsSection()
+    hooks: HooksSection = HooksSection()
 
 
 NOT_SUPPORTED = {
     ("extends",): "write the rules into this file",
-    ("hooks",): "leave it out or empty",
     ("mcp",): "leave it out or empty",
     ("sandbox", "allow_hosts"): "this version has no network; leave it out or empty",
     ("limits", "tokens"): "leave it out or null",

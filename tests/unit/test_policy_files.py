@@ -62,7 +62,7 @@ BAD_FILES = [
     ("limits: {subagents: {depth: 2}}\n", "limits.subagents is not supported yet"),
     ("extends: default\n", "extends is not supported yet: write the rules into this file"),
     ("mcp: {servers: {a: {command: x}}}\n", "mcp is not supported yet"),
-    ("a: 1\n\nhooks: {stop: [x]}\n", "p.yaml:3: hooks is not supported yet"),
+    ("a: 1\n\nmcp: {servers: {x: y}}\n", "p.yaml:3: mcp is not supported yet"),
     ("name: 'a b'\n", "name: "),
     ("mode: plan\nmode: default\n", "p.yaml:2: the key 'mode' is there twice"),
     ("a: &x 1\nb: *x\n", "p.yaml:2: YAML aliases (*x) are not taken"),
