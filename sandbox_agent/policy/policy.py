@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.policy.calls import by_rule, judge_call
+from sandbox_agent.policy.hooks import Hook
 from sandbox_agent.policy.narrowest import candidates
 from sandbox_agent.policy.reach import search_may_reach
 from sandbox_agent.policy.rules import RuleSet, parse_rule
@@ -77,6 +78,7 @@ class Policy:
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     limits: Limits = field(default_factory=Limits)
     location: str = "built in"
+    hooks: tuple[Hook, ...] = ()
 
     def decide(self, request: PermissionRequest, mode: Mode) -> Decision:
         """Deny, then ask, then the mode, then allow; nothing matches: what only reads is allowed, the rest asked.
