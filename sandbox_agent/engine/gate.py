@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from sandbox_agent.engine.scheduler import Call, holds
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
-from sandbox_agent.events import PermissionDecided
+from sandbox_agent.events import PermissionAsked, PermissionDecided
 from sandbox_agent.types import Decision, JsonObject, Mode, PermissionRequest, Subject, ToolResult, Verdict
 
 RESOLVE_ATTEMPTS = 2
@@ -40,7 +40,7 @@ async def judge(session: Session, calls: Sequence[Call]) -> list[Judged]:
     judged: list[Judged] = []
     for call, subject in zip(calls, subjects, strict=True):
         if isinstance(subject, Decision):
-            judged.append(Judged(call, _note(session, call, subject, asked=False), Subject(call.use.name)))
+            judged.append(Judged(call, _note(session, call, subject), Subject(call.use.name)))
         elif call.tool is None or call.refused is not None or subject is None:
             judged.append(Judged(call, Decision(Verdict.DENY, "not a valid call"), Subject(call.use.name)))
         else:
@@ -111,10 +111,10 @@ async def _decide(session: Session, call: Call, subject: Subject) -> Decision:
     except Exception as exc:  # noqa: BLE001 - a policy that fails denies; the record names the fault
         decision = Decision(Verdict.DENY, f"the policy failed on this call ({type(exc).__name__}: {exc}).")
     if decision.verdict is not Verdict.ASK:
-        return _note(session, call, decision, asked=False)
+        return _note(session, call, decision)
     if request.input_sha256 in session.allowed_inputs:
         allowed = Decision(Verdict.ALLOW, "allowed for this session by the person.")
-        return _note(session, call, allowed, asked=False)
+        return _note(session, call, allowed)
     return await _ask(session, call, subject, decision, request.input_sha256)
 
 
@@ -122,33 +122,61 @@ async def _ask(session: Session, call: Call, subject: Subject, decision: Decisio
     if session.approver is None or session.mode is Mode.DONT_ASK:
         hint = f"allow it by a rule (--allow {call.use.name}, or in the policy file)."
         reason = f"{decision.reason} Nobody is there to ask: {hint}"
-        return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=reason), asked=False)
+        return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=reason))
     suggested = session.policy.suggest(call.use.name, subject)
     question = ApprovalRequest(call.use.id, call.use.name, subject, call.use.input, decision, suggested)
+    _note_question(session, question, input_sha256)
     try:
         answer = await session.approver(question)
     except Exception as exc:  # noqa: BLE001 - an approver that fails has not approved
         answer = ApprovalAnswer(False, reason=f"the approver failed ({type(exc).__name__}: {exc}).")
     if not answer.allow:
         told = f"the person said no: {answer.reason}" if answer.reason else "the person said no."
-        return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=told), asked=True)
-    _remember(session, answer, suggested, input_sha256)
-    return _note(session, call, replace(decision, verdict=Verdict.ALLOW, reason="the person said yes."), asked=True)
+        return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=told), answer)
+    added = _remember(session, answer, suggested, input_sha256)
+    said_yes = replace(decision, verdict=Verdict.ALLOW, reason="the person said yes.")
+    return _note(session, call, said_yes, answer, saved_rules=added)
 
 
-def _remember(session: Session, answer: ApprovalAnswer, suggested: str | None, input_sha256: str) -> None:
-    """Keep a yes for longer than once: by the rule that was shown, or by the exact input where no rule fits."""
+def _remember(session: Session, answer: ApprovalAnswer, suggested: str | None, input_sha256: str) -> tuple[str, ...]:
+    """Keep a yes for longer than once: by the rule that was shown, which is returned, or by the exact input where no
+    rule fits."""
     if answer.scope == "once":
-        return
+        return ()
     if suggested is None:
         session.allowed_inputs.add(input_sha256)
-        return
+        return ()
     session.policy = session.policy.with_allow(suggested)
     if answer.scope == "always" and session.save_rule is not None:
         session.save_rule(suggested)
+    return (suggested,)
 
 
-def _note(session: Session, call: Call, decision: Decision, *, asked: bool) -> Decision:
+def _note_question(session: Session, question: ApprovalRequest, input_sha256: str) -> None:
+    session.emit(
+        PermissionAsked(
+            agent_id=session.agent_id,
+            call_id=question.call_id,
+            tool=question.tool,
+            summary=question.subject.summary,
+            reason=question.decision.reason,
+            rule=question.decision.rule,
+            location=question.decision.location,
+            input_sha256=input_sha256,
+            suggested_rules=(question.suggested_rule,) if question.suggested_rule is not None else (),
+        )
+    )
+
+
+def _note(
+    session: Session,
+    call: Call,
+    decision: Decision,
+    answer: ApprovalAnswer | None = None,
+    *,
+    saved_rules: tuple[str, ...] = (),
+) -> Decision:
+    """Record a decision; `answer` is what was said where somebody was asked."""
     session.emit(
         PermissionDecided(
             agent_id=session.agent_id,
@@ -159,7 +187,14 @@ def _note(session: Session, call: Call, decision: Decision, *, asked: bool) -> D
             rule=decision.rule,
             location=decision.location,
             input_sha256=digest(call.use.name, call.use.input),
-            asked=asked,
+            asked=answer is not None,
+            mode=session.mode.value,
+            layer=decision.layer,
+            hook=decision.hook,
+            answered_by=answer.by if answer is not None else None,
+            scope=answer.scope if answer is not None and answer.allow else None,
+            answer=answer.reason if answer is not None else None,
+            saved_rules=saved_rules,
         )
     )
     if decision.verdict is Verdict.DENY:

@@ -44,11 +44,13 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAnswer:
-    """The answer. `scope` is "once", "session" or "always"; `reason` goes to the model when refused."""
+    """The answer. `scope` is "once", "session" or "always"; `reason` goes to the model when refused; `by` says who
+    answered, for the record: "person", "hook", or "callback" of the embedding program."""
 
     allow: bool
     scope: str = "once"
     reason: str | None = None
+    by: str = field(default="callback", compare=False)
 
 
 Approver = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer]]

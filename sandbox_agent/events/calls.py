@@ -13,7 +13,7 @@ from sandbox_agent.types import JsonObject
 class PermissionAsked(Event):
     """A question goes out, about exactly the input that `input_sha256` names; `PermissionDecided` has the answer.
 
-    `reason`, `rule` and `location` say why it is asked. `suggested_rule` is what a yes for longer would add.
+    `reason`, `rule` and `location` say why it is asked. `suggested_rules` are what a yes for longer would add.
     """
 
     type: ClassVar[str] = "permission_asked"
@@ -24,7 +24,7 @@ class PermissionAsked(Event):
     rule: str | None
     location: str | None
     input_sha256: str
-    suggested_rule: str | None = None
+    suggested_rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class PermissionDecided(Event):
     `rule` and `location` (file:line) are the rule that spoke, `layer` the part of the policy it is from, `hook` the
     hook that spoke; None where none did. `mode` is the permission mode at that moment. `asked` is True when a person
     or callback was asked: `answered_by` is then "person", "callback" or "hook", `scope` how long a yes holds ("once",
-    "session", "always"), `answer` the reason that was given with it, and `saved_rule` the rule that it added.
+    "session", "always"), `answer` the reason that was given with it, and `saved_rules` the rules that it added.
     """
 
     type: ClassVar[str] = "permission_decided"
@@ -52,7 +52,7 @@ class PermissionDecided(Event):
     answered_by: str | None = None
     scope: str | None = None
     answer: str | None = None
-    saved_rule: str | None = None
+    saved_rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ class ConsoleApprover:
             while True:
                 typed = await self._terminal.ask("  [y/s/a/n] > " if whole else "  [v/n] > ")
                 if typed is None:
-                    return ApprovalAnswer(False, reason="nobody answered (end of input)")
+                    return ApprovalAnswer(False, reason="nobody answered (end of input)", by="person")
                 word, _, rest = typed.partition(" ")
                 word = word.lower()
                 if word in _NO:
@@ -51,7 +51,7 @@ class ConsoleApprover:
                 elif not whole:
                     self._printer.line("  Parts of it are not on the screen yet: v shows all of it.", style="yellow")
                 else:
-                    return ApprovalAnswer(True, scope)
+                    return ApprovalAnswer(True, scope, by="person")
 
     def _scope(self, word: str, request: ApprovalRequest) -> str | None:
         if word in _ALWAYS:
@@ -63,7 +63,7 @@ class ConsoleApprover:
             reason = (
                 await self._terminal.ask("  What should it do instead? (goes to the agent; Enter for nothing) > ") or ""
             )
-        return ApprovalAnswer(False, reason=reason or None)
+        return ApprovalAnswer(False, reason=reason or None, by="person")
 
     def _show(self, request: ApprovalRequest, shown: ExactView) -> None:
         line = self._printer.line
