@@ -50,6 +50,8 @@ class ExecResult:
     `stdout_bytes`/`stderr_bytes` are the true totals. With `merge_stderr` all is in `stdout`, in write order.
     `oom_killed` is True when the sandbox's memory limit killed something during the call.
     `leftover_processes` counts what outlived the command and was killed. `spill_path` is where the full output went.
+    `cpu_s` is of all its processes together, `max_rss_bytes` of the largest one (with what it was forked from, so small
+    ones show some 10 MiB); None where the sandbox cannot tell.
     """
 
     exit_code: int
@@ -63,6 +65,8 @@ class ExecResult:
     leftover_processes: int = 0
     spill_path: str | None = None
     spill_bytes: int = 0
+    cpu_s: float | None = None
+    max_rss_bytes: int | None = None
 
     @property
     def truncated(self) -> bool:

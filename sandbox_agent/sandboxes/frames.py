@@ -55,6 +55,8 @@ class Ended:
     duration_s: float
     leftover_processes: int
     spill_bytes: int | None
+    cpu_s: float = 0.0
+    max_rss_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +135,10 @@ def count(body: bytes) -> int:
 def ended(body: bytes) -> Ended:
     """Body of a RESULT."""
     _require_size(wire.RESULT_BODY, body)
-    exit_code, flags, stdout_bytes, stderr_bytes, duration_s, leftovers, spill_bytes = wire.RESULT_BODY.unpack(body)
-    if not 0 <= exit_code <= 255 or flags > 7 or not 0 <= duration_s < 1e9:
+    exit_code, flags, stdout_bytes, stderr_bytes, duration_s, leftovers, spill_bytes, cpu_s, max_rss_bytes = (
+        wire.RESULT_BODY.unpack(body)
+    )
+    if not 0 <= exit_code <= 255 or flags > 7 or not 0 <= duration_s < 1e9 or not 0 <= cpu_s < 1e12:
         raise MalformedError("a result out of range")
     return Ended(
         exit_code,
@@ -145,6 +149,8 @@ def ended(body: bytes) -> Ended:
         duration_s,
         leftovers,
         spill_bytes if flags & wire.SPILLED else None,
+        cpu_s,
+        max_rss_bytes,
     )
 
 

@@ -224,6 +224,8 @@ def _exec_result(call: ExecCall, spill_path: str | None) -> ExecResult:
         ended.leftover_processes,
         spill_path if ended.spill_bytes is not None else None,
         ended.spill_bytes or 0,
+        ended.cpu_s,
+        ended.max_rss_bytes,
     )
 
 

@@ -233,3 +233,19 @@ async def runner_restarts(box: Rig) -> str:
     """Changes when the runner was restarted."""
     result = await box.sandbox.exec(["bash", "-c", "ps -o ppid= -p $PPID"])
     return result.stdout.decode().strip()
+
+
+async def test_what_a_call_used_is_told(box: Rig) -> None:
+    """CPU time of all its processes, waited for or not, and the memory of the largest."""
+    burn = "python3 -c 'import time\nwhile time.process_time() < 0.15: pass'"
+    spent = await box.sandbox.exec(["bash", "-c", f"{burn} & {burn}; wait"])
+    assert spent.cpu_s is not None
+    assert 0.3 <= spent.cpu_s < 2.0
+
+    idle = await box.sandbox.exec(["bash", "-c", "sleep 0.3"])
+    assert idle.cpu_s is not None
+    assert idle.cpu_s < 0.15
+
+    large = await box.sandbox.exec(["python3", "-c", "print(len(b'x' * 200_000_000))"])
+    assert large.max_rss_bytes is not None
+    assert 200_000_000 < large.max_rss_bytes < 400_000_000

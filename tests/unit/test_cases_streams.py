@@ -18,7 +18,7 @@ from sandbox_agent.sandboxes.calls import ExecCall
 from sandbox_agent.sandboxes.exec_stream import ExecStream, open_exec
 from sandbox_agent.sandboxes.runner import wire
 
-RESULT = wire.RESULT_BODY.pack(0, 0, 0, 0, 0.5, 0, 0)
+RESULT = wire.RESULT_BODY.pack(0, 0, 0, 0, 0.5, 0, 0, 0.0, 0)
 
 
 @pytest.mark.parametrize(

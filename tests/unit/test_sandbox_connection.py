@@ -12,7 +12,7 @@ from sandbox_agent.sandboxes.connection import Connection, RunnerGoneError
 from sandbox_agent.sandboxes.runner import wire
 
 HELLO = wire.frame(wire.HELLO, 0, b"3.11.2")
-DONE = wire.RESULT_BODY.pack(0, 0, 0, 0, 0.1, 0, 0)
+DONE = wire.RESULT_BODY.pack(0, 0, 0, 0, 0.1, 0, 0, 0.0, 0)
 
 
 async def connected(channel: HeldChannel, heartbeat_s: float = 60) -> Connection:

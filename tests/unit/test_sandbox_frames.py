@@ -14,7 +14,7 @@ from sandbox_agent.sandboxes.calls import Call, ExecCall, FileCall, ResolveCall,
 from sandbox_agent.sandboxes.frames import Frame, FrameReader, MalformedError
 from sandbox_agent.sandboxes.runner import wire
 
-RESULT = wire.RESULT_BODY.pack(0, 0, 3, 0, 0.5, 0, 0)
+RESULT = wire.RESULT_BODY.pack(0, 0, 3, 0, 0.5, 0, 0, 0.0, 0)
 META = wire.META_BODY.pack(0o644, 3, 3, bytes(32))
 PATH = wire.PATH_BODY.pack(wire.KIND_FILE, 1, 0o644, 5) + b"/a"
 
@@ -82,12 +82,14 @@ def test_a_call_takes_what_belongs_to_it_or_is_malformed(kind: str, sent: list[t
         b"",
         RESULT + b"x",
         RESULT[:-1],
-        wire.RESULT_BODY.pack(-1, 0, 0, 0, 0.0, 0, 0),
-        wire.RESULT_BODY.pack(256, 0, 0, 0, 0.0, 0, 0),
-        wire.RESULT_BODY.pack(0, 8, 0, 0, 0.0, 0, 0),
-        wire.RESULT_BODY.pack(0, 0, 0, 0, float("nan"), 0, 0),
-        wire.RESULT_BODY.pack(0, 0, 0, 0, float("inf"), 0, 0),
-        wire.RESULT_BODY.pack(0, 0, 0, 0, -1.0, 0, 0),
+        wire.RESULT_BODY.pack(-1, 0, 0, 0, 0.0, 0, 0, 0.0, 0),
+        wire.RESULT_BODY.pack(256, 0, 0, 0, 0.0, 0, 0, 0.0, 0),
+        wire.RESULT_BODY.pack(0, 8, 0, 0, 0.0, 0, 0, 0.0, 0),
+        wire.RESULT_BODY.pack(0, 0, 0, 0, float("nan"), 0, 0, 0.0, 0),
+        wire.RESULT_BODY.pack(0, 0, 0, 0, float("inf"), 0, 0, 0.0, 0),
+        wire.RESULT_BODY.pack(0, 0, 0, 0, -1.0, 0, 0, 0.0, 0),
+        wire.RESULT_BODY.pack(0, 0, 0, 0, 0.0, 0, 0, -1.0, 0),
+        wire.RESULT_BODY.pack(0, 0, 0, 0, 0.0, 0, 0, float("nan"), 0),
     ],
 )
 def test_a_result_out_of_range_is_malformed(body: bytes) -> None:
@@ -144,7 +146,7 @@ def test_output_that_is_not_as_long_as_said_is_malformed(output: bytes, total: i
     """Kept is everything, or as much as may be kept."""
     call = ExecCall(8)
     call.take(wire.STDOUT, output)
-    body = wire.RESULT_BODY.pack(0, 0, total, 0, 0.0, 0, 0)
+    body = wire.RESULT_BODY.pack(0, 0, total, 0, 0.0, 0, 0, 0.0, 0)
     if (output, total) == (b"12345678", 9):
         call.take(wire.RESULT, body)
         assert call.finished

@@ -57,7 +57,7 @@ def answer(channel: HeldChannel, number: int, stdout: bytes = b"") -> None:
     """The runner ends a call with this output."""
     if stdout:
         channel.say(wire.frame(wire.STDOUT, number, stdout))
-    channel.say(wire.frame(wire.RESULT, number, wire.RESULT_BODY.pack(0, 0, len(stdout), 0, 0.1, 0, 0)))
+    channel.say(wire.frame(wire.RESULT, number, wire.RESULT_BODY.pack(0, 0, len(stdout), 0, 0.1, 0, 0, 0.0, 0)))
 
 
 async def test_everything_is_cleared_before_the_next_runner_starts() -> None:

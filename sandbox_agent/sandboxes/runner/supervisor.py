@@ -41,6 +41,8 @@ class Supervisor:
         self._kill_at_s: float | None = None
         self._kills = 0
         self._killed: set[int] = set()
+        self._cpu_s = 0.0
+        self._max_rss_bytes = 0
         self._timed_out = False
         self._abandoned = False
         self._credit = wire.WINDOW_BYTES
@@ -175,13 +177,15 @@ class Supervisor:
         """Take the end of the program and of every orphan that came to us."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 self._alone = True
                 self._kill_at_s = None
                 return
             if pid == 0:
                 return
+            self._cpu_s += used.ru_utime + used.ru_stime
+            self._max_rss_bytes = max(self._max_rss_bytes, used.ru_maxrss * 1024)
             if pid == self._main:
                 code = os.waitstatus_to_exitcode(status)
                 self._exit_code = code if code >= 0 else 128 - code
@@ -280,5 +284,7 @@ class Supervisor:
             time.monotonic() - self._started_s,
             len(self._killed),
             self._out.spill_bytes,
+            self._cpu_s,
+            self._max_rss_bytes,
         )
         self._link.send_together([*frames, wire.frame(wire.RESULT, self._link.call, body)])

@@ -46,8 +46,9 @@ FINAL_KINDS = frozenset((RESULT, FAIL, DONE))
 COUNT = struct.Struct(">I")
 """Body of CREDIT and ACK: a number of bytes."""
 
-RESULT_BODY = struct.Struct(">iBQQdIQ")
-"""Exit code, flags, bytes of stdout and of stderr in all, seconds, processes killed, bytes spilled."""
+RESULT_BODY = struct.Struct(">iBQQdIQdQ")
+"""Exit code, flags, bytes of stdout and of stderr in all, seconds, processes killed, bytes spilled, seconds of CPU,
+bytes of memory that the largest process had."""
 
 TIMED_OUT = 1
 OOM_KILLED = 2
