@@ -10,6 +10,7 @@ import click
 from sandbox_agent.cli.kept import open_kept
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.frontends import review
+from sandbox_agent.frontends.drift import drift_line
 from sandbox_agent.frontends.printer import Printer, make_console
 from sandbox_agent.workspaces.ledger import interrupted
 
@@ -29,7 +30,10 @@ def COMMAND(session_id: str, paths: tuple[str, ...], as_json: bool) -> int:
         changes = kept.changes
         if interrupted(kept.folder):
             click.echo(f"An apply was interrupted; `sandbox-agent apply {kept.session_id}` finishes it.", err=True)
-        commits = kept.workspace.commits
+        commits, drift = kept.workspace.commits, kept.drift
+    drifted = {one.path: one.kind for one in drift}
+    if drift:
+        click.echo(f"! {drift_line([one._asdict() for one in drift], len(drift))}", err=True)
     if paths:
         wanted = {path for word in paths for path in review.covered(changes, word)}
         if not wanted:
@@ -37,9 +41,9 @@ def COMMAND(session_id: str, paths: tuple[str, ...], as_json: bool) -> int:
         changes = tuple(change for change in changes if change["path"] in wanted)
     if as_json:
         for change in changes:
-            click.echo(json.dumps(change))
+            click.echo(json.dumps(change | {"drifted": drifted.get(str(change["path"]))}))
     elif changes:
-        review.show(Printer(make_console(sys.stdout)), changes, max_lines=None)
+        review.show(Printer(make_console(sys.stdout)), changes, max_lines=None, drifted=drifted)
     else:
         click.echo("Nothing is waiting to be applied.", err=True)
     if commits:

@@ -76,7 +76,8 @@ def _hear(job: Job, session: Session) -> None:
 
 async def _choice(job: Job, session: Session, changes: Sequence[JsonObject]) -> Choice:
     if job.screen.output is None:
-        review.show(job.screen.printer, changes, max_lines=None if job.verbose else review.FILE_LINES)
+        lines = None if job.verbose else review.FILE_LINES
+        review.show(job.screen.printer, changes, max_lines=lines, drifted=job.summary.drifted)
     if session.workspace.mode == "bind":
         return Choice(None)  # they are in the folder already; applying records that
     if job.apply == "always":

@@ -11,19 +11,21 @@ import anyio
 
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.discarding import discard, viewer
+from sandbox_agent.engine.drifting import together
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.past import EVENTS_FILE, find_session
 from sandbox_agent.events import ChangesApplied
 from sandbox_agent.frontends.review import Choice
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.types import JsonObject
-from sandbox_agent.workspaces.base import ApplyOutcome, Workspace
+from sandbox_agent.workspaces.base import ApplyOutcome, Drift, Workspace
 from sandbox_agent.workspaces.opening import reopen
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A session's copy as it is now; `changes` are entries as in `ReviewReady`.
+    """A session's copy as it is now; `changes` are entries as in `ReviewReady`, `drift` is what others changed in the
+    folder since the session began.
 
     `settled` is what became of an apply that had been interrupted and was finished now, None if there was none.
     """
@@ -32,6 +34,7 @@ class Kept:
     folder: Path
     workspace: Workspace
     changes: tuple[JsonObject, ...]
+    drift: tuple[Drift, ...] = ()
     settled: ApplyOutcome | None = None
 
 
@@ -54,9 +57,10 @@ def open_kept(wanted: str, *, settle: bool = False) -> Iterator[Kept]:
         workspace = reopen(folder, view=viewer(session_id))
         settled = workspace.settle() if settle else None
         if settled is not None:
-            _record(folder, settled)
+            _record(folder, told(settled))
         changes = tuple(change.as_json() for change in workspace.changes())
-        yield Kept(session_id, folder, workspace, changes, settled)
+        drift = tuple(together(workspace.drift()))
+        yield Kept(session_id, folder, workspace, changes, drift, settled)
     finally:
         lock.release()
 
@@ -68,23 +72,27 @@ def apply_kept(kept: Kept, choice: Choice) -> ApplyOutcome:
         WorkspaceError: the folder is gone, or a path is not among the changes.
     """
     outcome = kept.workspace.apply(choice.paths, choice.hunks)
-    _record(kept.folder, outcome)
+    _record(kept.folder, told(outcome))
     if not outcome.unapplied and not kept.workspace.commits:
         anyio.run(discard, kept.folder)
     return outcome
 
 
-def _record(folder: Path, outcome: ApplyOutcome) -> None:
+def told(outcome: ApplyOutcome) -> ChangesApplied:
+    """The event of an apply."""
+    return ChangesApplied(
+        applied=tuple(outcome.applied),
+        unapplied=tuple(outcome.unapplied),
+        conflicts=dict(outcome.conflicts),
+        partial=tuple(outcome.partial),
+        withheld=dict(outcome.withheld),
+    )
+
+
+def _record(folder: Path, event: ChangesApplied) -> None:
     tape = TapeWriter(folder / EVENTS_FILE)
     try:
-        tape.append(
-            ChangesApplied(
-                applied=tuple(outcome.applied),
-                unapplied=tuple(outcome.unapplied),
-                conflicts=dict(outcome.conflicts),
-                partial=tuple(outcome.partial),
-            )
-        )
+        tape.append(event)
         tape.sync()
     finally:
         tape.close()

@@ -21,6 +21,7 @@ from sandbox_agent import __version__, registry
 from sandbox_agent.config import RunConfig, config_dir, sessions_dir
 from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.discarding import discard
+from sandbox_agent.engine.drifting import look_now_and_then
 from sandbox_agent.engine.late import LoadingModel
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past, new_session_id
@@ -154,7 +155,7 @@ def _begin(
     session.pass_on_notes()
     if past is None:
         return
-    session.messages = past.messages
+    session.messages, session.drift_told = past.messages, past.drift_told
     if past.missing:
         # Written now so that the next resume finds the record whole; the conversation has them already.
         session.tape.append(ToolResultsMessage(content=past.missing))
@@ -231,6 +232,7 @@ async def _start_sandbox(session: Session, after_seq: int, recorded: int) -> Non
         except SandboxAgentError as exc:
             session.fail(exc)
             return
+    session.tasks.start_soon(look_now_and_then, session.tell_drift)
     try:
         await reap_workspaces()
     except (SandboxAgentError, OSError) as exc:

@@ -6,10 +6,10 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from sandbox_agent.engine import history
+from sandbox_agent.engine import drifting, history
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.events import (
     AssistantMessage,
@@ -32,7 +32,7 @@ class Past:
     """An earlier session.
 
     `missing` are results that its last turn lacks; `warning` says what was repaired, or None. `last_step` is the last
-    checkpoint that it tells of, -1 if there is none.
+    checkpoint that it tells of, -1 if there is none; `drift_told` see `Session`.
     """
 
     session_id: str
@@ -40,6 +40,7 @@ class Past:
     missing: tuple[JsonObject, ...]
     warning: str | None
     last_step: int = -1
+    drift_told: dict[str, str] = field(default_factory=dict)
 
 
 def new_session_id() -> str:
@@ -91,7 +92,8 @@ def load_past(sessions: Path, wanted: str, workspace: Path) -> Past:
         events.append(ToolResultsMessage(content=missing))
     repaired = history.repair(history.fold(events))
     warning = _warning(tape, len(missing), repaired.changes)
-    return Past(session_id, repaired.messages, missing, warning, last_step(tape.entries))
+    told = drifting.told_by(entry.event for entry in tape.entries)
+    return Past(session_id, repaired.messages, missing, warning, last_step(tape.entries), told)
 
 
 def conversation_entries(entries: Iterable[Entry]) -> list[Entry]:

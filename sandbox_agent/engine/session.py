@@ -10,7 +10,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from sandbox_agent.engine import history
+from sandbox_agent.engine import drifting, history
 from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.queue import MessageQueue
@@ -26,8 +26,6 @@ from sandbox_agent.types import Decision, JsonObject, Limits, Mode, Subject
 from sandbox_agent.workspaces.base import ApplyOutcome, Change, Workspace
 from sandbox_agent.workspaces.hunks import Span
 from sandbox_agent.workspaces.stored import end_at
-
-SHOWN_DRIFT = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,8 @@ Approver = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer]]
 class Session:
     """All that one agent's run needs. `allowed_inputs` holds the digests a person allowed for this session.
 
-    `fault` is what ended the sandbox while nobody waited for it. `unapplied` names the changes that are only in the
+    `drift_told` has the state of the person's files (see `Drift`) that was last told. `fault` is what ended the
+    sandbox while nobody waited for it. `unapplied` names the changes that are only in the
     session's copy of the folder; None before anyone looked.
     """
 
@@ -88,6 +87,7 @@ class Session:
     scope: anyio.CancelScope | None = None
     interrupted: bool = False
     fault: SandboxAgentError | None = None
+    drift_told: dict[str, str] = field(default_factory=dict)
     unapplied: set[str] | None = None
     _listeners: list[MemoryObjectSendStream[Event]] = field(default_factory=list)
     _unheard: list[Event] = field(default_factory=list)
@@ -165,15 +165,26 @@ class Session:
         await self.sandbox.close()
         if self.checkpoints is not None and last is not None:
             await anyio.to_thread.run_sync(end_at, self.checkpoints.steps.folder.parent, last)
-        drift = await anyio.to_thread.run_sync(self.workspace.drift)
-        if drift:
-            text = f"changed in your folder meanwhile, and not by this session: {_some(drift)}"
-            self.emit(Notice(level="warning", text=text))
+        await self.tell_drift()
         found = await anyio.to_thread.run_sync(self.workspace.changes)
         self.pass_on_notes()
         self.unapplied = {change.path for change in found}
-        self.emit(ReviewReady(changes=tuple(change.as_json() for change in found)))
+        self.emit(
+            ReviewReady(changes=tuple(change.as_json() for change in found), commits=tuple(self.workspace.commits))
+        )
         return found
+
+    async def tell_drift(self) -> None:
+        """Look what others changed in the person's folder, and tell what is new of it.
+
+        Raises:
+            WorkspaceError: the folder cannot be looked at, or the workspace was never ready.
+        """
+        fresh = drifting.news(await anyio.to_thread.run_sync(self.workspace.drift), self.drift_told)
+        if fresh:
+            event = drifting.event_of(fresh)
+            self.drift_told |= drifting.told_by([event])
+            self.emit(event)
 
     async def apply(
         self, paths: Collection[str] | None, hunks: Mapping[str, Collection[Span]] | None = None
@@ -190,6 +201,7 @@ class Session:
                 unapplied=tuple(outcome.unapplied),
                 conflicts=dict(outcome.conflicts),
                 partial=tuple(outcome.partial),
+                withheld=dict(outcome.withheld),
             )
         )
         return outcome
@@ -213,14 +225,3 @@ class Session:
         self.fault = fault
         if self.scope is not None:
             self.scope.cancel()
-
-
-def _some(paths: Sequence[str]) -> str:
-    """The first few paths; what lies in a git folder counts as that folder."""
-    seen: dict[str, None] = {}
-    for path in paths:
-        parts = path.split("/")
-        seen["/".join(parts[: parts.index(".git") + 1]) if ".git" in parts else path] = None
-    shown = list(seen)
-    more = f" and {len(shown) - SHOWN_DRIFT} more" if len(shown) > SHOWN_DRIFT else ""
-    return ", ".join(shown[:SHOWN_DRIFT]) + more

@@ -14,6 +14,7 @@ from sandbox_agent.events import (
     AssistantMessage,
     ChangesApplied,
     Event,
+    FolderDrifted,
     LimitReached,
     ModelRetrying,
     Notice,
@@ -29,6 +30,7 @@ from sandbox_agent.events import (
     UserMessage,
 )
 from sandbox_agent.frontends import outcome, words
+from sandbox_agent.frontends.drift import drift_line
 from sandbox_agent.frontends.printer import Printer
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.types import JsonObject
@@ -104,6 +106,8 @@ class ConsoleView:
                 self._printer.line(f"{self._who(event)}! {sanitise(event.text)}", style=style)
             case LimitReached():
                 self._printer.line(f"! the limit {sanitise(event.limit)} = {event.value:g} was reached", style="yellow")
+            case FolderDrifted():
+                self._printer.line(f"! {drift_line(event.changed, event.changed_count)}", style="yellow")
             case ChangesApplied():
                 self._changes(event)
             case _:

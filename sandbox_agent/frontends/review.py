@@ -44,12 +44,24 @@ NOTHING = Choice(())
 QUESTION = "Apply to your folder? [a]ll, [s]ome, by [h]unk, [n]one, d N = whole diff of N > "
 
 
-def show(printer: Printer, changes: Sequence[JsonObject], *, max_lines: int | None = FILE_LINES) -> None:
-    """The list of changed paths, then each diff, then once more what can do harm: it must not scroll away."""
+def show(
+    printer: Printer,
+    changes: Sequence[JsonObject],
+    *,
+    max_lines: int | None = FILE_LINES,
+    drifted: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """The list of changed paths, then each diff, then once more what can do harm: it must not scroll away.
+
+    `drifted` is what others changed in the folder meanwhile, path to kind: where both did, the list says so.
+    """
     printer.gap()
     printer.line(f"{count(len(changes), 'path')} changed:", style="bold")
     for number, change in enumerate(changes, 1):
-        printer.line(_entry(number, change))
+        line = _entry(number, change)
+        if change["path"] in drifted:
+            line.append(f"  ! changed in your folder too ({sanitise(drifted[str(change['path'])])})", style="yellow")
+        printer.line(line)
     for change in changes:
         printer.gap()
         _show_one(printer, change, max_lines=max_lines)

@@ -15,6 +15,7 @@ from typing import TextIO
 from sandbox_agent.events import (
     AssistantMessage,
     Event,
+    FolderDrifted,
     LimitReached,
     ModelRetrying,
     Notice,
@@ -58,11 +59,24 @@ def result(summary: RunSummary) -> JsonObject:
             {key: denial.get(key) for key in ("tool_name", "tool_use_id", "tool_input", "reason")}
             for denial in summary.denials
         ],
-        "applied_files": summary.applied_files,
-        "unapplied_files": summary.unapplied_files,
+        **changes(summary),
         "exit_code": summary.exit_code,
         "error": error,
     } | ({"errors": [error or status]} if subtype != "success" else {})
+
+
+def changes(summary: RunSummary) -> JsonObject:
+    """What became of the changes, and what else there is to know about the folder; `apply --json` prints it, too."""
+    return {
+        "applied_files": summary.applied_files,
+        "partially_applied_files": summary.partially_applied_files,
+        "unapplied_files": summary.unapplied_files,
+        "conflicts": summary.conflicts,
+        "withheld": summary.withheld,
+        "dangers": summary.dangers,
+        "drifted_files": summary.drifted_files,
+        "unexported_commits": summary.unexported_commits,
+    }
 
 
 class StreamJson:
@@ -160,6 +174,9 @@ def _system(event: Event) -> JsonObject | None:
             }
         case LimitReached():
             return {"subtype": "limit_reached", "limit": event.limit, "value": event.value}
+        case FolderDrifted():
+            changed = [{"path": one["path"], "kind": one["kind"]} for one in event.changed]
+            return {"subtype": "folder_drifted", "changed": changed, "changed_count": event.changed_count}
         case Notice():
             return {"subtype": "notice", "level": event.level, "text": event.text}
         case _:

@@ -9,6 +9,7 @@ from sandbox_agent.events import (
     AssistantMessage,
     ChangesApplied,
     Event,
+    FolderDrifted,
     LimitReached,
     ReviewReady,
     RunFinished,
@@ -58,6 +59,8 @@ class RunSummary:
     review: ReviewReady | None = None
     applied: ChangesApplied | None = None
     limit: LimitReached | None = None
+    drifted: dict[str, str] = field(default_factory=dict)
+    """Path to kind, as last told."""
     stop_reason: str | None = None
     fault_status: str | None = None
     fault: str | None = None
@@ -75,6 +78,8 @@ class RunSummary:
                 self.review = event
             case ChangesApplied():
                 self.applied = event
+            case FolderDrifted():
+                self.drifted |= {str(one["path"]): str(one["kind"]) for one in event.changed}
             case LimitReached(agent_id="main"):
                 self.limit = event
             case AssistantMessage(agent_id="main"):
@@ -112,6 +117,42 @@ class RunSummary:
     @property
     def applied_files(self) -> list[str]:
         return list(self.applied.applied) if self.applied else []
+
+    @property
+    def partially_applied_files(self) -> list[str]:
+        """Of which some hunks went; they are among `unapplied_files` for the rest."""
+        return list(self.applied.partial) if self.applied else []
+
+    @property
+    def conflicts(self) -> dict[str, str]:
+        """Chosen, and not applied: path to reason."""
+        return dict(self.applied.conflicts) if self.applied else {}
+
+    @property
+    def withheld(self) -> dict[str, str]:
+        """Not applied since they only go when their own path is named: path to reason."""
+        return dict(self.applied.withheld) if self.applied else {}
+
+    @property
+    def dangers(self) -> list[JsonObject]:
+        """What of the changes can do harm later, each with the reasons, and whether it is in the user's folder now."""
+        there = {*self.applied_files, *self.partially_applied_files}
+        changes = self.review.changes if self.review else ()
+        return [
+            {"path": change["path"], "reason": change["danger"], "applied": change["path"] in there}
+            for change in changes
+            if change.get("danger")
+        ]
+
+    @property
+    def drifted_files(self) -> list[JsonObject]:
+        """What others changed in the user's folder while the session ran."""
+        return [{"path": path, "kind": kind} for path, kind in sorted(self.drifted.items())]
+
+    @property
+    def unexported_commits(self) -> list[str]:
+        """Git's folders with commits or branches that only the session has: `export` gives them out."""
+        return list(self.review.commits) if self.review else []
 
     @property
     def unapplied_files(self) -> list[str]:

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sandbox_agent.types import JsonObject, OverlayMount, WorkspaceMount
 from sandbox_agent.workspaces.hunks import Span
@@ -83,6 +83,18 @@ class Change:
             "diff": self.diff,
             "note": self.note,
         }
+
+
+class Drift(NamedTuple):
+    """One path of the person's folder that somebody else than the session changed since the start.
+
+    `kind` is added, deleted, modified, mode (the permissions alone), type (another sort of entry) or link (another
+    target). `state` names what is there now: the same text until it changes once more.
+    """
+
+    path: str
+    kind: str
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +183,8 @@ class Workspace(Protocol):
         """Git's folders with commits or branches that only the session has, as `changes` found them."""
         ...
 
-    def drift(self) -> tuple[str, ...]:
-        """Paths that the person, or anybody but the session, changed in the folder since the start.
+    def drift(self) -> tuple[Drift, ...]:
+        """What the person, or anybody but the session, changed in the folder since the start, by path.
 
         Raises:
             WorkspaceError: the folder is gone, or `prepare` never ended.

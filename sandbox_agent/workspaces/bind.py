@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.apply import Hunks
-from sandbox_agent.workspaces.base import ApplyOutcome, Change, Kind, Owner
+from sandbox_agent.workspaces.base import ApplyOutcome, Change, Drift, Kind, Owner
 from sandbox_agent.workspaces.entries import examine
 from sandbox_agent.workspaces.manifest import Entry, Manifest
 from sandbox_agent.workspaces.masks import Masks
@@ -120,7 +120,7 @@ class BindWorkspace:
         self._review_notes = found.notes
         return found.changes
 
-    def drift(self) -> tuple[str, ...]:
+    def drift(self) -> tuple[Drift, ...]:
         """See `Workspace.drift`: nothing can be told, since the session works on the folder itself."""
         return ()
 

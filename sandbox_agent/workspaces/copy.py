@@ -10,7 +10,7 @@ from pathlib import Path
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.types import WorkspaceMount
 from sandbox_agent.workspaces.apply import Hunks
-from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner
+from sandbox_agent.workspaces.base import ApplyOutcome, Change, Drift, Owner
 from sandbox_agent.workspaces.copying import Copier
 from sandbox_agent.workspaces.drift import drifted_since
 from sandbox_agent.workspaces.gitrefs import note_refs
@@ -113,7 +113,7 @@ class CopyWorkspace:
             raise WorkspaceError(f"{self.host}: cannot be copied into the session: {error}") from error
         self._masked = manifest.masked
 
-    def drift(self) -> tuple[str, ...]:
+    def drift(self) -> tuple[Drift, ...]:
         """See `Workspace.drift`. Only what changed after the session began is read."""
         began_ns = os.lstat(self._state_dir / RECORD_NAME).st_mtime_ns
         with self._host() as host:

@@ -6,11 +6,13 @@ whose stamp says nothing. A session cannot forge one: the kernel sets the time o
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from sandbox_agent.errors import WorkspaceError
-from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.base import Drift, Kind
 from sandbox_agent.workspaces.entries import examine, file_kind
 from sandbox_agent.workspaces.manifest import RACY_NS, Entry, Manifest, Stamp, stamp
 from sandbox_agent.workspaces.tree import Tree
@@ -37,40 +39,66 @@ class Start:
         return path in self._masks
 
 
-def drifted(manifest: Manifest, host: Tree) -> tuple[str, ...]:
-    """Paths that came, went or changed in the folder since the manifest was taken; folders only when they came or went.
+def drifted(manifest: Manifest, host: Tree) -> tuple[Drift, ...]:
+    """What came, went or changed in the folder since the manifest was taken; folders only when they came or went.
 
     Raises:
         WorkspaceError: the folder cannot be listed.
     """
-    now = _infos(host)
-    gone = {path for path, entry in manifest.entries.items() if entry.hidden is None and path not in now}
-    return tuple(sorted(gone | {path for path, info in now.items() if _moved_on(manifest, path, info)}))
+    return _found(manifest, host, lambda path, info: _moved(manifest, path, info, host))
 
 
-def drifted_since(manifest: Manifest, host: Tree, began_ns: int) -> tuple[str, ...]:
+def drifted_since(manifest: Manifest, host: Tree, began_ns: int) -> tuple[Drift, ...]:
     """The same for a manifest whose stamps are of another tree: files that changed after a time are read.
 
     Raises:
         WorkspaceError: the folder cannot be listed.
     """
+    return _found(manifest, host, lambda path, info: _became(manifest, path, info, host, began_ns))
+
+
+def _found(manifest: Manifest, host: Tree, kind_of: Callable[[str, os.stat_result], str | None]) -> tuple[Drift, ...]:
     now = _infos(host)
-    gone = {path for path, entry in manifest.entries.items() if entry.hidden is None and path not in now}
-    return tuple(sorted(gone | {path for path, info in now.items() if _became(manifest, path, info, host, began_ns)}))
+    gone = (path for path, entry in manifest.entries.items() if entry.hidden is None and path not in now)
+    found = [Drift(path, "deleted") for path in gone]
+    for path, info in now.items():
+        kind = kind_of(path, info)
+        if kind is not None:
+            found.append(Drift(path, kind, hashlib.sha256(repr(stamp(info)).encode()).hexdigest()[:16]))
+    return tuple(sorted(found))
 
 
-def _became(base: Manifest, path: str, info: os.stat_result, host: Tree, began_ns: int) -> bool:
+def _became(base: Manifest, path: str, info: os.stat_result, host: Tree, began_ns: int) -> str | None:
+    known = base.entries.get(path)
+    if known is None or known.hidden is not None or known.kind is not _kind(info):
+        return _other_sort(base, path, info)
+    if known.kind is Kind.DIRECTORY or info.st_ctime_ns < began_ns - RACY_NS:
+        return None
+    entry = _examined(host, path, info)
+    if (entry.sha256, entry.target) != (known.sha256, known.target):
+        return "link" if known.kind is Kind.LINK else "modified"
+    return "mode" if entry.executable != known.executable else None
+
+
+def _moved(base: Manifest, path: str, info: os.stat_result, host: Tree) -> str | None:
+    """How an entry of the folder differs from what the manifest, which has its stamps, says; None if it does not."""
+    known = base.entries.get(path)
+    if known is None or known.hidden is not None or known.kind is not _kind(info):
+        return _other_sort(base, path, info)
+    if known.kind is Kind.LINK and info.st_ctime_ns >= base.finished_ns - RACY_NS:
+        return "link" if _examined(host, path, info).target != known.target else None
+    now = stamp(info)
+    if known.kind is not Kind.FILE or known.stamp == now:
+        return None
+    chmod = known.stamp is not None and known.stamp[:3] == now[:3] and known.mode != info.st_mode & 0o777
+    return "mode" if chmod else "modified"
+
+
+def _other_sort(base: Manifest, path: str, info: os.stat_result) -> str | None:
     known = base.entries.get(path)
     if known is None:
-        return not base.hidden_by(path)
-    if known.hidden is not None:
-        return False
-    if known.kind is not _kind(info):
-        return True
-    if known.kind is Kind.DIRECTORY or info.st_ctime_ns < began_ns - RACY_NS:
-        return False
-    entry = _examined(host, path, info)
-    return (entry.sha256, entry.target) != (known.sha256, known.target)
+        return None if base.hidden_by(path) else "added"
+    return "type" if known.hidden is None and known.kind is not _kind(info) else None
 
 
 def as_started(start: Start, host: Tree, merged: Tree) -> Manifest:
@@ -91,7 +119,7 @@ def as_started(start: Start, host: Tree, merged: Tree) -> Manifest:
             start._masks.add(path)
             continue
         theirs = now.get(path)
-        if theirs is not None and _moved_on(base, path, theirs):
+        if theirs is not None and _moved(base, path, theirs, host) is not None:
             start.drifted.add(path)
             if _same(info, theirs):
                 before.entries[path] = _examined(merged, path, info)
@@ -107,17 +135,6 @@ def as_started(start: Start, host: Tree, merged: Tree) -> Manifest:
         elif known.kind is Kind.FILE:
             before.entries[path] = original(host, path, known)
     return before
-
-
-def _moved_on(base: Manifest, path: str, info: os.stat_result) -> bool:
-    known = base.entries.get(path)
-    if known is None:
-        return not base.hidden_by(path)
-    if known.hidden is not None:
-        return False
-    if known.kind is not file_kind(info.st_mode):
-        return True
-    return known.kind is Kind.FILE and known.stamp != stamp(info)
 
 
 def _same(seen: os.stat_result, theirs: os.stat_result) -> bool:

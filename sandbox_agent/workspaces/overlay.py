@@ -16,7 +16,7 @@ from pathlib import Path
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.types import OverlayMount
 from sandbox_agent.workspaces.apply import Hunks
-from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner, View
+from sandbox_agent.workspaces.base import ApplyOutcome, Change, Drift, Owner, View
 from sandbox_agent.workspaces.drift import Start, as_started, drifted
 from sandbox_agent.workspaces.entries import examine
 from sandbox_agent.workspaces.gitrefs import note_refs
@@ -167,12 +167,8 @@ class OverlayWorkspace:
                 f"tools run as {who}, and can do with them what their modes allow {who}"
             )
 
-    def drift(self) -> tuple[str, ...]:
-        """Paths that the person, or anybody but the session, changed in the folder since the start.
-
-        Raises:
-            WorkspaceError: the folder is gone, or `prepare` never ended.
-        """
+    def drift(self) -> tuple[Drift, ...]:
+        """See `Workspace.drift`. Nothing is read: what has other times counts as changed."""
         with self._host() as host:
             return drifted(Manifest.load(self._state_dir / MANIFEST_NAME), host)
 

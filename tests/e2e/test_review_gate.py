@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -144,10 +145,37 @@ def test_what_the_person_changed_meanwhile_is_told(program: Program) -> None:
         screen.rest()
         assert process.wait(30) == 130
 
-    assert "changed in your folder meanwhile, and not by this session: later.txt, mine.txt" in shown
+    assert "changed in your folder meanwhile, and not by this session: later.txt (added), mine.txt (modified)" in shown
     assert "1 path changed:" in shown
     assert (program.folder / "mine.txt").read_text() == "2\n"
     assert (program.folder / "new.txt").read_text() == "new\n"
+
+
+def test_json_says_all_there_is_to_say(program: Program) -> None:
+    """What went, what did not and why, what can do harm, and what others changed: of a run, of `diff` and `apply`."""
+    made = "echo x > plain.txt; printf 'all:\\n' > Makefile; ln -s /etc etc; echo two > a.txt"
+    script = program.script([{"text": "I work.", "tools": [bash(made)]}, DONE])
+    arguments = ("--output", "json", *RUN, "--workspace-mode", "overlay", "--model", script)
+    first = program.call("run", *arguments, "x").document
+    (program.folder / "a.txt").write_text("mine\n")
+    rows = {row["path"]: row for row in map(json.loads, program.call("diff", "last", "--json").stdout.splitlines())}
+    done = program.call("apply", "last", "Makefile", "a.txt", "--json")
+    stream = program.call("run", "-c", "--apply", "always", *arguments[2:], "--output", "stream-json", "x").stdout
+    *_, last = lines = [json.loads(line) for line in stream.splitlines()]
+
+    assert first["unapplied_files"] == ["Makefile", "a.txt", "etc", "plain.txt"]
+    assert [(one["path"], one["applied"]) for one in first["dangers"]] == [("Makefile", False), ("etc", False)]
+    assert (first["drifted_files"], first["unexported_commits"]) == ([], [])
+    assert {path: row["drifted"] for path, row in rows.items() if row["drifted"]} == {"a.txt": "modified"}
+    assert (done.code, done.document["exit_code"], done.document["applied_files"]) == (1, 1, ["Makefile"])
+    assert done.document["conflicts"] == {"a.txt": "was changed here meanwhile"}
+    assert done.document["dangers"][0] == {"path": "Makefile", "reason": "a build runs it", "applied": True}
+    assert done.document["unapplied_files"] == ["a.txt", "etc", "plain.txt"]
+    assert [line["changed"] for line in lines if line.get("subtype") == "folder_drifted"] == [
+        [{"path": "a.txt", "kind": "modified"}]
+    ]
+    assert (list(last["withheld"]), list(last["conflicts"])) == (["etc"], ["a.txt"])
+    assert (last["status"], last["applied_files"], last["exit_code"]) == ("failed", ["plain.txt"], 1)
 
 
 def test_a_running_session_is_neither_applied_nor_removed(program: Program) -> None:

@@ -24,7 +24,7 @@ from sandbox_agent.testing.api_rules import check_request
 from sandbox_agent.tools.base import Tool, ToolContext, ToolInput, build_tool
 from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool
 from sandbox_agent.types import Limits, PathAccess, Subject, ToolResult
-from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner
+from sandbox_agent.workspaces.base import ApplyOutcome, Change, Drift, Owner
 from sandbox_agent.workspaces.hunks import Span
 
 
@@ -56,7 +56,7 @@ class NoWorkspace:
     ) -> ApplyOutcome:
         return ApplyOutcome()
 
-    def drift(self) -> tuple[str, ...]:
+    def drift(self) -> tuple[Drift, ...]:
         return ()
 
     def discard(self) -> None:

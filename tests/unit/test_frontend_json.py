@@ -43,7 +43,13 @@ RESULT = {
     "usage": USAGE,
     "permission_denials": DENIALS,
     "applied_files": ["a.py"],
+    "partially_applied_files": [],
     "unapplied_files": [],
+    "conflicts": {},
+    "withheld": {},
+    "dangers": [],
+    "drifted_files": [],
+    "unexported_commits": [],
     "exit_code": 3,
     "error": None,
 }
