@@ -109,6 +109,19 @@ class LateSandbox:
             spill_path=spill_path,
         )
 
+    async def exec_apart(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        timeout_s: float | None = None,
+        max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """See `Sandbox.exec_apart`."""
+        return await (await self._ready()).exec_apart(
+            argv, stdin=stdin, timeout_s=timeout_s, max_output_bytes=max_output_bytes
+        )
+
     async def open(
         self, argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
     ) -> Stream:

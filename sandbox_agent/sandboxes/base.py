@@ -214,6 +214,18 @@ class Sandbox(Protocol):
         """
         ...
 
+    async def exec_apart(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        timeout_s: float | None = None,
+        max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Run a program that is not the tools' to its end: as another user, with nothing but PATH, LANG and HOME in its
+        environment, in the workspace, or in `/` where that user may not enter it. All else as for `exec`."""
+        ...
+
     async def open(
         self, argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
     ) -> Stream:

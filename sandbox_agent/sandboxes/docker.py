@@ -11,6 +11,7 @@ import docker.errors
 
 import sandbox_agent
 from sandbox_agent.errors import SandboxDiedError, SandboxStartError, SandboxUnavailableError
+from sandbox_agent.sandboxes.apart import Apart
 from sandbox_agent.sandboxes.base import (
     DEFAULT_MAX_OUTPUT_BYTES,
     ExecResult,
@@ -30,7 +31,7 @@ from sandbox_agent.sandboxes.perexec import PerExec
 from sandbox_agent.sandboxes.reap import reap_dead
 from sandbox_agent.sandboxes.resident import Resident
 from sandbox_agent.sandboxes.runners import NoRunnerError, Runners
-from sandbox_agent.sandboxes.spec import SandboxSpec
+from sandbox_agent.sandboxes.spec import APART_UID, SandboxSpec
 from sandbox_agent.sandboxes.volumes import overlay_name, plain_volume
 from sandbox_agent.types import OverlayMount, VolumeMount
 
@@ -52,6 +53,7 @@ class DockerSandbox:
         self._container_id: str | None = None
         self._volume = overlay_name(spec.session_id) if isinstance(spec.workspace_source, OverlayMount) else ""
         self._verbs: Resident | PerExec | None = None
+        self._apart: Apart | None = None
         self._reaped = ""
         self._closed = False
         self._closing = anyio.Lock()
@@ -78,6 +80,11 @@ class DockerSandbox:
         user = f"{self.spec.uid}:{self.spec.gid}"
         container = RunningContainer(engine, streams, self._container_id or "", user, self.spec.pids)
         transport, about = await self._open_transport(container)
+        other = f"{APART_UID}:{self.spec.gid}"
+        self._apart = Apart(
+            lambda: RunningContainer(engine, streams, container.id, other, self.spec.pids),
+            resident=transport == "runner",
+        )
         return self._info(image, transport, about)
 
     async def end_all(self, *, spare: Stream | None = None) -> None:
@@ -89,8 +96,9 @@ class DockerSandbox:
         with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
             async with self._closing:
                 self._closed = True
-                if self._verbs is not None:
-                    await self._verbs.aclose()
+                for programs in (self._apart, self._verbs):
+                    if programs is not None:
+                        await programs.aclose()
                 if self._streams is not None:
                     await self._streams.aclose()
                 if self._engine is not None:
@@ -121,6 +129,19 @@ class DockerSandbox:
             merge_stderr=merge_stderr,
             spill_path=spill_path,
         )
+
+    async def exec_apart(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        timeout_s: float | None = None,
+        max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """See `Sandbox.exec_apart`."""
+        self._transport()
+        assert self._apart is not None
+        return await self._apart.exec(argv, stdin=stdin, timeout_s=timeout_s, max_output_bytes=max_output_bytes)
 
     async def open(
         self, argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None

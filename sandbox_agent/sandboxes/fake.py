@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -123,6 +123,9 @@ class FakeSandbox:
             merge_stderr,
         )
         return self._spilled(result, printed, spill_path, merge_stderr) if result.truncated and spill_path else result
+
+    async def exec_apart(self, argv: Sequence[str], **options: Any) -> ExecResult:
+        return await self.exec(argv, **options)
 
     async def open(
         self, argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox_agent.sandboxes.spec import HOME, MAIN_UID, MEMLOCK_BYTES, SMALL_TMPFS, USER, SandboxSpec
+from sandbox_agent.sandboxes.spec import APART_UID, HOME, MAIN_UID, MEMLOCK_BYTES, SMALL_TMPFS, USER, SandboxSpec
 from sandbox_agent.sandboxes.volumes import overlay_volume, plain_volume
 from sandbox_agent.types import WORKSPACE_MOUNT, OverlayMount, VolumeMount, WorkspaceMount
 
@@ -92,6 +92,7 @@ def write_etc_files(spec: SandboxSpec) -> EtcFiles | None:
             "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
             f"{USER}:x:{spec.uid}:{spec.gid}:{USER}:{HOME}:/bin/bash\n"
             f"sandbox:x:{MAIN_UID}:{MAIN_UID}:sandbox:/nonexistent:/usr/sbin/nologin\n"
+            f"hooks:x:{APART_UID}:{spec.gid}:hooks:/tmp:/usr/sbin/nologin\n"
             "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
         ),
         "group": f"root:x:0:\n{USER}:x:{spec.gid}:\nsandbox:x:{MAIN_UID}:\nnogroup:x:65534:\n",

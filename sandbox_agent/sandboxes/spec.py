@@ -15,6 +15,9 @@ DEFAULT_IMAGE = "sandbox-agent/base:latest"
 MAIN_UID = 65531
 """Of the container's main process: never the tools' uid, so that tools cannot kill it."""
 
+APART_UID = 65530
+"""Of programs beside the tools (hooks): the tools can neither kill nor trace them, nor they the main process."""
+
 HOME = "/home/agent"
 USER = "agent"
 
@@ -65,8 +68,8 @@ class SandboxSpec:
     def __post_init__(self) -> None:
         if self.uid <= 0 or self.gid <= 0:
             raise ValueError(f"tools never run as 0: uid {self.uid}, gid {self.gid}")
-        if self.uid == MAIN_UID:
-            raise ValueError(f"uid {MAIN_UID} is the container's own")
+        if self.uid in (MAIN_UID, APART_UID):
+            raise ValueError(f"uid {self.uid} is the container's own")
         if not all(path.startswith("/") for path in (*_host_paths(self.workspace_source), self.state_dir or "/")):
             raise ValueError("workspace_source and state_dir are absolute paths")
         if self.network != "none":
