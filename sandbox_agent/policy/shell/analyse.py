@@ -232,4 +232,12 @@ def _unwrapped(command: SimpleCommand, guesses: list[SimpleCommand], texts: dequ
 def _inner(outer: SimpleCommand, words: tuple[Word, ...], via: str) -> SimpleCommand:
     """A wrapped command; here-documents of the wrapper are its input too."""
     source = " ".join(word.text for word in words)
-    return SimpleCommand(words, source, background=outer.background, input_texts=outer.input_texts, via=via)
+    return SimpleCommand(
+        words,
+        source,
+        background=outer.background,
+        input_texts=outer.input_texts,
+        via=via,
+        line=outer.line,
+        inside=outer.inside,
+    )

@@ -121,6 +121,10 @@ class SimpleCommand:
     """Folders whose files it reads, for recursive commands."""
     skips_hidden: bool = False
     """A recursive command that leaves out names that begin with a dot."""
+    line: int = 1
+    """Where it stands in its text, from 1; of a wrapped command, where its wrapper stands."""
+    inside: tuple[str, ...] = ()
+    """What it stands in, outermost first: "loop", "substitution", ..."""
 
     @property
     def static_words(self) -> tuple[str, ...] | None:

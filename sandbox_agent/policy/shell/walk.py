@@ -5,22 +5,23 @@ here-documents, redirects, arithmetic. What is not a simple command and not plai
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from sandbox_agent.policy.shell.conditions import condition
+from sandbox_agent.policy.shell.loops import MAX_EXPANDED_WORDS, Values, bindings, sets_variables, values
 from sandbox_agent.policy.shell.model import Concern, Redirect, SimpleCommand, Word, WordKind
 from sandbox_agent.policy.shell.parser import MAX_NESTING, Node, UnreadableError
-from sandbox_agent.policy.shell.words import here_text, is_quoted, resolve
+from sandbox_agent.policy.shell.words import here_text, is_quoted, process_texts, resolve
 
 MAX_COMMANDS = 500
 
 _LOOP_VARIABLE = re.compile(r"[a-z][a-z0-9_]*")
 # Programs read these even in lower case.
 _PROXY_VARIABLE = re.compile(r"(?:https?|ftp|all|no)_proxy")
-_SAFE_TESTS = frozenset({f"-{letter}" for letter in "abcdefghkprstuwxzGLNOSn"} | {"-nt", "-ot", "-ef"}) | frozenset(
-    {"!", "==", "=", "!=", "<", ">", "=~", "&&", "||"}
-)
 _EXPANSIONS = {
     "ParamExp": "a variable is only known at run time",
     "ArithmExp": "arithmetic can run what a variable holds",
@@ -34,6 +35,19 @@ _CONSTRUCTS = {
     "ArithmCmd": "arithmetic can assign and can run what a variable holds",
     "LetClause": "arithmetic can assign and can run what a variable holds",
     "CStyleLoop": "arithmetic can assign and can run what a variable holds",
+}
+
+
+_PLACES = {
+    "ForClause": "loop",
+    "WhileClause": "loop",
+    "IfClause": "if",
+    "CaseClause": "case",
+    "Subshell": "subshell",
+    "FuncDecl": "function",
+    "CoprocClause": "coprocess",
+    "CmdSubst": "substitution",
+    "ProcSubst": "process substitution",
 }
 
 
@@ -55,6 +69,7 @@ def walk(tree: Node, text: str) -> Found:
     """
     walker = _Walker(text.encode("utf-8"))
     try:
+        walker.follows_loops = not sets_variables(tree)
         walker.statements(tree.get("Stmts"))
     except RecursionError as exc:
         raise UnreadableError("it is nested too deeply to judge") from exc
@@ -68,6 +83,10 @@ class _Walker:
     depth: int = 0
     background: bool = False
     input_texts: tuple[Word, ...] = ()
+    inside_of: tuple[str, ...] = ()
+    follows_loops: bool = False
+    loops: Values = field(default_factory=dict)
+    expanded_words: int = 0
 
     def source(self, node: Node) -> str:
         """The text of a node as written."""
@@ -82,41 +101,43 @@ class _Walker:
     def statement(self, node: Node) -> None:
         outer = self.background
         self.background = outer or bool(node.get("Background"))
-        command = node.get("Cmd")
-        redirects = tuple(self.redirect(item) for item in node.get("Redirs") or ())
-        self.command(command, node, redirects)
+        for redirect in node.get("Redirs") or ():
+            self.inside(redirect, own_words=True)
+        self.command(node.get("Cmd"), node)
         self.background = outer
 
-    def command(self, node: Node | None, statement: Node, redirects: tuple[Redirect, ...]) -> None:
+    def command(self, node: Node | None, statement: Node) -> None:
         kind = (node or {}).get("Type")
         if node is not None and kind in ("CallExpr", "DeclClause"):
-            self.simple(node, statement, redirects)
+            self.simple(node, statement)
             return
+        redirects = self.redirects(statement)
         if redirects or node is None:
-            self.add(SimpleCommand((), self.source(statement), redirects=redirects, background=self.background))
+            self.add(statement, (), self.source(statement), redirects)
         if node is not None:
             outer, self.input_texts = self.input_texts, _texts(redirects) or self.input_texts
-            self.compound(node)
+            with self.place(node):
+                self.compound(node)
             self.input_texts = outer
 
-    def simple(self, node: Node, statement: Node, redirects: tuple[Redirect, ...]) -> None:
-        if node["Type"] == "DeclClause":
-            words = (Word(node["Variant"]["Value"]), *(self.declared(item) for item in node.get("Args") or ()))
-            assigns = any(not item.get("Naked") for item in node.get("Args") or ())
-        else:
-            words = tuple(self.word(item) for item in node.get("Args") or ())
-            assigns = bool(node.get("Assigns"))
-        self.add(
-            SimpleCommand(
-                words,
-                self.source(statement).rstrip("&; \n") if statement.get("Redirs") else self.source(node),
-                assigns=assigns,
-                background=self.background,
-                redirects=redirects,
-                input_texts=_texts(redirects) or self.input_texts,
-            )
-        )
+    def simple(self, node: Node, statement: Node) -> None:
+        items = node.get("Args") or []
+        source = self.source(statement).rstrip("&; \n") if statement.get("Redirs") else self.source(node)
+        for known in self.ways([*items, *(statement.get("Redirs") or ())]):
+            if node["Type"] == "DeclClause":
+                words = (Word(node["Variant"]["Value"]), *(self.declared(item) for item in items))
+                assigns = any(not item.get("Naked") for item in items)
+            else:
+                words = tuple(self.word(item, known) for item in items)
+                assigns = bool(node.get("Assigns"))
+            self.add(statement, words, source, self.redirects(statement, known), assigns=assigns)
         self.inside(node, own_words=True)
+
+    def ways(self, nodes: list[Node]) -> list[dict[str, Word]]:
+        """What the variables of the loops around can be where these nodes use them."""
+        found = bindings(nodes, self.loops, MAX_EXPANDED_WORDS - self.expanded_words) if self.loops else [{}]
+        self.expanded_words += len(found) * len(nodes) if found != [{}] else 0
+        return found
 
     def declared(self, item: Node) -> Word:
         """`export A=b` as one word of the command."""
@@ -139,10 +160,23 @@ class _Walker:
             self.background = outer
             return
         if kind == "TestClause":
-            self.test(node)
-        if kind == "WordIter":
-            self.loop_variable(node)
+            self.inside(node, own_words=self.test(node))
+            return
+        if kind == "ForClause":
+            self.loop(node)
+            return
         self.inside(node, own_words=False)
+
+    def loop(self, node: Node) -> None:
+        """The words it goes through, then its body with the variable being each of them."""
+        head: Node = node.get("Loop") or {}
+        self.child(head, own_words=False)
+        outer = self.loops
+        items = values(self.word(item) for item in head.get("Items") or ())
+        if self.follows_loops and items:
+            self.loops = {**outer, str(head["Name"]["Value"]): items}
+        self.statements(node.get("Do"))
+        self.loops = outer
 
     def coprocess_name(self, node: Node) -> None:
         """shfmt takes the word after `coproc` for a name; bash does so only before a compound command."""
@@ -151,48 +185,40 @@ class _Walker:
         statement = node["Stmt"]
         call = statement.get("Cmd") or {}
         words = (self.word(node["Name"]), *(self.word(item) for item in call.get("Args") or ()))
-        redirects = tuple(self.redirect(item) for item in statement.get("Redirs") or ())
-        texts = _texts(redirects) or self.input_texts
-        self.add(SimpleCommand(words, self.source(node), background=True, input_texts=texts))
+        self.add(node, words, self.source(node), input_texts=_texts(self.redirects(statement)))
 
-    def test(self, node: Node) -> None:
-        """`[[ ]]` with static words and plain operators reads at most; it is a command with the word `[[`."""
-        operators: list[str] = []
-        words: list[Word] = []
-        self.test_parts(node.get("X"), operators, words)
-        unsafe = [operator for operator in operators if operator not in _SAFE_TESTS]
-        if unsafe or not all(word.kind is not WordKind.DYNAMIC for word in words):
-            self.concern(node, f"the test {unsafe[0]} evaluates its operand" if unsafe else _EXPANSIONS["ParamExp"])
-        self.add(SimpleCommand((Word("[["), *words), self.source(node), transparent=True))
-
-    def test_parts(self, node: Any, operators: list[str], words: list[Word]) -> None:
-        if not isinstance(node, dict):
-            return
-        if node.get("Type") == "Word":
-            words.append(self.word(node))
-            return
-        if node.get("Op"):
-            operators.append(node["Op"])
-        self.test_parts(node.get("X"), operators, words)
-        self.test_parts(node.get("Y"), operators, words)
+    def test(self, node: Node) -> bool:
+        """`[[ ]]` with static words and plain operators reads at most; it is a command with the word `[[`. Returns
+        whether it is that."""
+        plain = True
+        for known in self.ways([node]):
+            tested = condition(node.get("X"), partial(self.word, known=known))
+            if tested.unsafe is not None or any(word.kind is WordKind.DYNAMIC for word in tested.words):
+                plain = False
+                why = f"the test {tested.unsafe} evaluates its operand" if tested.unsafe else _EXPANSIONS["ParamExp"]
+                self.concern(node, why)
+            self.add(node, (Word("[["), *tested.words), self.source(node), transparent=True)
+        return plain
 
     def loop_variable(self, node: Node) -> None:
         name = (node.get("Name") or {}).get("Value", "")
         if not _LOOP_VARIABLE.fullmatch(name) or _PROXY_VARIABLE.fullmatch(name):
             self.concern(node, f"the loop sets {name or 'a variable'}, which programs may read")
 
-    def redirect(self, node: Node) -> Redirect:
-        target = self.word(node.get("Word"))
+    def redirects(self, statement: Node, known: Mapping[str, Word] | None = None) -> tuple[Redirect, ...]:
+        return tuple(self.redirect(item, known) for item in statement.get("Redirs") or ())
+
+    def redirect(self, node: Node, known: Mapping[str, Word] | None) -> Redirect:
+        target = self.word(node.get("Word"), known)
         text = None
         if node.get("Op") in ("<<", "<<-"):
             text = here_text(node.get("Hdoc"), self.source, literal=is_quoted(node.get("Word") or {}))
         elif node.get("Op") == "<<<":
             text = target
-        self.inside(node, own_words=True)
         return Redirect(node.get("Op", ""), target, (node.get("N") or {}).get("Value", ""), text)
 
-    def word(self, node: Node | None) -> Word:
-        return resolve(node, self.source)
+    def word(self, node: Node | None, known: Mapping[str, Word] | None = None) -> Word:
+        return resolve(node, self.source, known)
 
     def inside(self, node: Any, *, own_words: bool) -> None:
         """Visit the children of a node. With `own_words` its expansions already make a command's words dynamic;
@@ -211,7 +237,7 @@ class _Walker:
             self.substitution(node, own_words=own_words)
             return
         if kind == "ParamExp":
-            self.found.texts += _process_texts(self.source(node))
+            self.found.texts += process_texts(self.source(node))
         if kind in _EXPANSIONS and not own_words:
             self.concern(node, _EXPANSIONS[kind])
         if kind in _CONSTRUCTS:
@@ -226,29 +252,49 @@ class _Walker:
         if self.depth >= MAX_NESTING:
             raise UnreadableError(f"substitutions are nested more than {MAX_NESTING} deep")
         self.depth += 1
-        self.statements(node.get("Stmts"))
+        with self.place(node):
+            self.statements(node.get("Stmts"))
         self.depth -= 1
+
+    @contextmanager
+    def place(self, node: Node) -> Iterator[None]:
+        """While in it, commands are told to stand inside of this node."""
+        outer = self.inside_of
+        if node.get("Type") in _PLACES:
+            self.inside_of = (*outer, _PLACES[node["Type"]])
+        yield
+        self.inside_of = outer
 
     def concern(self, node: Node, why: str) -> None:
         self.found.concerns.append(Concern(self.source(node), why))
 
-    def add(self, command: SimpleCommand) -> None:
+    def add(
+        self,
+        node: Node,
+        words: tuple[Word, ...],
+        source: str,
+        redirects: tuple[Redirect, ...] = (),
+        *,
+        assigns: bool = False,
+        transparent: bool = False,
+        input_texts: tuple[Word, ...] = (),
+    ) -> None:
         if len(self.found.commands) >= MAX_COMMANDS:
             raise UnreadableError(f"it has more than {MAX_COMMANDS} commands")
-        self.found.commands.append(command)
+        self.found.commands.append(
+            SimpleCommand(
+                words,
+                source,
+                assigns=assigns,
+                background=self.background,
+                redirects=redirects,
+                input_texts=input_texts or _texts(redirects) or self.input_texts,
+                transparent=transparent,
+                line=node.get("Pos", {}).get("Line", 1),
+                inside=self.inside_of,
+            )
+        )
 
 
 def _texts(redirects: Iterable[Redirect]) -> tuple[Word, ...]:
     return tuple(redirect.text for redirect in redirects if redirect.text is not None)
-
-
-def _process_texts(source: str) -> list[str]:
-    """What stands in `<(...)` and `>(...)`, up to the bracket that closes it or the end."""
-    texts = []
-    for match in re.finditer(r"[<>]\(", source):
-        depth, end = 1, match.end()
-        while end < len(source) and depth:
-            depth += (source[end] == "(") - (source[end] == ")")
-            end += 1
-        texts.append(source[match.end() : end - 1 if depth == 0 else end])
-    return list(dict.fromkeys(texts))

@@ -6,7 +6,7 @@ Everything bash would compute at run time makes the word DYNAMIC; nothing is eve
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sandbox_agent.policy.paths import TOOLS_HOME
@@ -32,6 +32,8 @@ _ANSI_C_LETTERS = {
     "?": 63,
 }
 _GLOB_CHARS = "*?["
+# What the shell leaves as it is when the variable stands unquoted: nothing that splits a word, nothing of a pattern.
+_UNSPLIT = re.compile(r"[A-Za-z0-9_./:@%+,=-]+")
 
 
 @dataclass(slots=True)
@@ -39,6 +41,7 @@ class _Builder:
     """The word so far: `text` with quotes removed, `pattern` with quoted glob characters escaped."""
 
     source: Callable[[Node], str]
+    known: Mapping[str, Word] = field(default_factory=dict)
     text: list[str] = field(default_factory=list)
     pattern: list[str] = field(default_factory=list)
     bare: list[str] = field(default_factory=list)
@@ -54,15 +57,39 @@ class _Builder:
         self.dynamic = True
         self.text.append(self.source(node))
 
+    def expanded(self, node: Node, *, quoted: bool) -> None:
+        """An expansion: of a variable whose value is known, else only known at run time."""
+        value = self.known.get(plain_variable(node) or "")
+        if value is None or (not quoted and not (value.static and _UNSPLIT.fullmatch(value.text))):
+            self.computed(node)
+        elif value.static:
+            self.quoted(value.text)
+        else:
+            self.unquoted(value.text)
+
     def unquoted(self, text: str) -> None:
         self.text.append(text)
         self.pattern.append(text)
         self.bare.append(text)
 
 
-def resolve(node: Node | None, source: Callable[[Node], str] = lambda node: "") -> Word:
-    """The word at a Word node; a missing node is the empty word. `source` gives the text of a node as written."""
-    builder = _Builder(source)
+def plain_variable(node: Node) -> str | None:
+    """The name in `$name` or `${name}` with nothing done to it."""
+    if node.get("Type") != "ParamExp" or set(node) - {"Type", "Pos", "End", "Dollar", "Rbrace", "Short", "Param"}:
+        return None
+    return str((node.get("Param") or {}).get("Value") or "") or None
+
+
+def resolve(
+    node: Node | None, source: Callable[[Node], str] = lambda node: "", known: Mapping[str, Word] | None = None
+) -> Word:
+    """The word at a Word node; a missing node is the empty word.
+
+    Args:
+        source: gives the text of a node as written.
+        known: variables whose value is surely this; a GLOB stands for one of the names that it matches.
+    """
+    builder = _Builder(source, known or {})
     parts: list[Node] = list((node or {}).get("Parts") or ())
     for index, part in enumerate(parts):
         _part(part, builder, first=index == 0)
@@ -122,6 +149,18 @@ def ansi_c(text: str) -> str:
     return b"".join(pieces).split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
 
 
+def process_texts(source: str) -> list[str]:
+    """What stands in `<(...)` and `>(...)`, up to the bracket that closes it or the end."""
+    texts = []
+    for match in re.finditer(r"[<>]\(", source):
+        depth, end = 1, match.end()
+        while end < len(source) and depth:
+            depth += (source[end] == "(") - (source[end] == ")")
+            end += 1
+        texts.append(source[match.end() : end - 1 if depth == 0 else end])
+    return list(dict.fromkeys(texts))
+
+
 def _part(part: Node, builder: _Builder, *, first: bool) -> None:
     match part.get("Type"):
         case "Lit":
@@ -135,9 +174,9 @@ def _part(part: Node, builder: _Builder, *, first: bool) -> None:
                 if inner.get("Type") == "Lit":
                     builder.quoted(_double_quoted(inner.get("Value", "")))
                 else:
-                    builder.computed(inner)
+                    builder.expanded(inner, quoted=True)
         case _:
-            builder.computed(part)
+            builder.expanded(part, quoted=False)
 
 
 def _literal(value: str, builder: _Builder, *, first: bool) -> None:
