@@ -29,7 +29,7 @@ def judge_call(rules: RuleSet, request: PermissionRequest, mode: Mode) -> Decisi
 
 def by_rule(rule: Rule, otherwise: str) -> Decision:
     """The decision of a rule, in its own words where it has any."""
-    return Decision(rule.verdict, rule.reason or f"{otherwise}.", rule.label, rule.location)
+    return Decision(rule.verdict, rule.reason or f"{otherwise}.", rule.label, rule.location, rule.layer)
 
 
 def access_is_protected(access: PathAccess) -> bool:

@@ -135,6 +135,8 @@ class Hook:
     timeout_s: float = DEFAULT_TIMEOUT_S
     location: str | None = None
     folder: str = "/"
+    layer: str | None = None
+    """Whose hook it is: `user`, `administrator`, ...; see `layers.Kind`."""
 
 
 def parse_hooks(

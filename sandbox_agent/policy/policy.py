@@ -9,10 +9,12 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.policy.calls import by_rule, judge_call
 from sandbox_agent.policy.hooks import Hook
+from sandbox_agent.policy.modes import stricter
 from sandbox_agent.policy.narrowest import candidates
 from sandbox_agent.policy.reach import search_may_reach
 from sandbox_agent.policy.rules import RuleSet, parse_rule
@@ -79,12 +81,25 @@ class Policy:
     limits: Limits = field(default_factory=Limits)
     location: str = "built in"
     hooks: tuple[Hook, ...] = ()
+    loosest_mode: Mode | None = None
+    """No call is judged by a looser mode than this; None where nothing locks it."""
+    allow_locked_by: str | None = None
+    """`file:line` of what forbids further allow rules."""
+    saved_rules: bool = True
+    """Whether rules saved by answering "always" hold."""
+    sources: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """Dotted key of each setting that is written somewhere, and where."""
+    files: tuple[Path, ...] = field(default=(), compare=False)
+    """Every file that was read for it, but the shipped ones."""
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """What was said somewhere and does not count, for the person to know."""
 
     def decide(self, request: PermissionRequest, mode: Mode) -> Decision:
         """Deny, then ask, then the mode, then allow; nothing matches: what only reads is allowed, the rest asked.
 
         In the mode dontAsk what would be asked is denied.
         """
+        mode = stricter(mode, self.loosest_mode)
         judge = judge_call if request.subject.command is None else judge_command
         decision = judge(self.rules, request, mode)
         if decision.verdict is Verdict.ASK and mode is Mode.DONT_ASK:
@@ -126,8 +141,10 @@ class Policy:
         """The same policy with one more allow rule. Deny and ask rules still stand.
 
         Raises:
-            PolicyError: the rule cannot be read.
+            PolicyError: the rule cannot be read, or allow rules are locked.
         """
+        if self.allow_locked_by is not None:
+            raise PolicyError(f"no allow rule may be added: {self.allow_locked_by} locks allow", location=location)
         added = parse_rule(rule, Verdict.ALLOW, location=location)
         return replace(self, rules=replace(self.rules, allow=(*self.rules.allow, added)))
 
@@ -179,4 +196,6 @@ class Policy:
                 "masks": list(box.masks),
             },
             "limits": {"turns": self.limits.turns, "wall_s": self.limits.wall_s},
+            "sources": dict(self.sources),
+            "notes": list(self.notes),
         }

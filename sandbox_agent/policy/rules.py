@@ -10,7 +10,7 @@ import difflib
 import fnmatch
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.policy.commands import CommandPattern, parse_command_pattern
@@ -43,6 +43,8 @@ class Rule:
     reason: str | None = None
     id: str | None = None
     location: str | None = None
+    layer: str | None = field(default=None, compare=False)
+    """Whose rule it is, as decisions name it."""
 
     @property
     def label(self) -> str:

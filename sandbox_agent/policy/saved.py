@@ -13,6 +13,7 @@ import yaml
 
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.policy.policy import Policy
+from sandbox_agent.policy.source import read_bytes
 
 _HEAD = """\
 # Rules saved by answering "always". They hold in every folder. Remove a line to be asked again.
@@ -26,7 +27,7 @@ def with_saved(policy: Policy, path: Path) -> Policy:
     Raises:
         PolicyError: the file is not what `save` writes, or a rule in it is wrong.
     """
-    for line, rule in _read(path):
+    for line, rule in read_saved(path):
         policy = policy.with_allow(rule, location=f"{path}:{line}")
     return policy
 
@@ -37,7 +38,7 @@ def save(path: Path, rule: str) -> None:
     Raises:
         PolicyError: the file cannot be read or written.
     """
-    if any(saved == rule for _, saved in _read(path)):
+    if any(saved == rule for _, saved in read_saved(path)):
         return
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -51,13 +52,17 @@ def save(path: Path, rule: str) -> None:
         raise PolicyError(f"the rule could not be saved: {exc.strerror}", location=str(path)) from exc
 
 
-def _read(path: Path) -> list[tuple[int, str]]:
-    """Line numbers and rules, in order."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+def read_saved(path: Path) -> list[tuple[int, str]]:
+    """Line numbers and rules, in order; none where the file is not there.
+
+    Raises:
+        PolicyError: the file cannot be read, or is not one list of rules under `allow:`.
+    """
+    if not os.path.lexists(path):
         return []
-    except (OSError, UnicodeDecodeError) as exc:
+    try:
+        text = read_bytes(path, str(path)).decode("utf-8")
+    except UnicodeDecodeError as exc:
         raise PolicyError(f"the saved rules cannot be read: {exc}", location=str(path)) from exc
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)

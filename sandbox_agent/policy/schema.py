@@ -1,6 +1,7 @@
 """The policy file as pydantic sees it: every key has a default, the default is the strict one, unknown keys are errors.
 
-Only shapes live here; `load` turns them into a `Policy` and finds the line of what is wrong.
+Only shapes live here; `layers` turns them into rules and settings and finds the line of what is wrong. The published
+JSON Schema is made from these classes, so a docstring under a field is what an editor shows for it.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from sandbox_agent.policy.hooks import HooksSection
 from sandbox_agent.policy.policy import DEFAULT_MASKS
 from sandbox_agent.types import Mode
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|[KMGT]iB|[kKMGT]B)?")
+_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*(B|[KMGT]iB|[kKMGT]B)?")
 _UNITS = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4} | {
     "KIB": 1024,
     "MIB": 1024**2,
@@ -22,22 +23,26 @@ _UNITS = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4} | {
     "TIB": 1024**4,
 }
 _MIN_BYTES = 16 * 1024**2
+_MAX_BYTES = 1024**5
+
+LOCKABLE = ("mode", "bypassPermissions", "allow", "hooks", "sandbox", "limits")
+"""What `lock` takes, beside single keys such as `sandbox.memory` and `limits.turns`."""
 
 
 def parse_size(value: Any) -> int:
     """Bytes of `2GiB`, `500 MB` or a plain number of bytes.
 
     Raises:
-        ValueError: it is not a size, or less than 16 MiB, with which no container starts.
+        ValueError: it is not a size, less than 16 MiB, with which no container starts, or more than 1024 TiB.
     """
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError("a size such as 2GiB or 500MB")
-    match = _SIZE.fullmatch(str(value).strip())
+    match = _SIZE.fullmatch(str(value).strip()) if isinstance(value, int | str) and value is not True else None
     if match is None:
         raise ValueError("a size such as 2GiB or 500MB")
     size_bytes = int(float(match[1]) * _UNITS[(match[2] or "B").upper()])
     if size_bytes < _MIN_BYTES:
         raise ValueError("at least 16MiB; write the unit, as in 2GiB")
+    if size_bytes > _MAX_BYTES:
+        raise ValueError("at most 1024TiB")
     return size_bytes
 
 
@@ -50,15 +55,38 @@ def _none_to_empty(value: Any) -> Any:
     return [] if value is None else value
 
 
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else _none_to_empty(value)
+
+
+Size = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": _MIN_BYTES, "maximum": _MAX_BYTES},
+                {"type": "string", "pattern": rf"^\s*{_SIZE.pattern}\s*$"},
+            ],
+            "examples": ["2GiB", "500MB"],
+        }
+    ),
+]
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
+
+
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 
 
 class RuleEntry(_Section):
     """One rule in the long form; the short form is its text alone."""
 
     rule: str
+    """`Tool` or `Tool(specifier)`, as in Bash(git log:*), Read(/secret/**), mcp__server__tool."""
     id: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    """The rule's name in decisions and in the record."""
     reason: str | None = None
     """Shown to the model and to people; gives the alternative."""
     matches: list[str] = []
@@ -70,6 +98,14 @@ class RuleEntry(_Section):
 RuleList = Annotated[
     list[Annotated[RuleEntry, BeforeValidator(_long_form)]],
     BeforeValidator(_none_to_empty),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "array", "items": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/RuleEntry"}]}},
+                {"type": "null"},
+            ]
+        }
+    ),
 ]
 
 
@@ -77,49 +113,128 @@ class RulesSection(_Section):
     """Deny beats ask beats allow, whatever the order."""
 
     deny: RuleList = []
+    """Never done, in no mode; a bare tool is not even shown to the model."""
     ask: RuleList = []
+    """Asked in every mode; where nobody can be asked it is denied."""
     allow: RuleList = []
+    """Done without asking, unless a deny or an ask rule speaks of it."""
 
 
 class SandboxSection(_Section):
     """The container. Fixed at start; no decision changes it."""
 
     image: str = Field(default="base", min_length=1)
+    """`base`, or any image by name, digest or ID that the engine has."""
     runtime: str = Field(default="runc", min_length=1)
+    """`runc`, or another runtime the engine has, such as `runsc` (gVisor)."""
     network: Literal["none"] = "none"
     """Only "none" in this version."""
-    memory: Annotated[int, BeforeValidator(parse_size)] = parse_size("2GiB")
-    cpus: float = Field(default=2, gt=0, le=1024)
+    allow_hosts: list[str] | None = None
+    """Hosts that may be reached, as host:port. Not supported yet: leave it out or empty."""
+    memory: Size = parse_size("2GiB")
+    """Memory, swap included."""
+    cpus: float = Field(default=2, ge=0.01, le=1024, allow_inf_nan=False)
+    """Processors; fractions are fine."""
     pids: int = Field(default=512, ge=16, le=1_000_000)
-    disk: Annotated[int, BeforeValidator(parse_size)] = parse_size("4GiB")
+    """Processes and threads at once."""
+    disk: Size = parse_size("4GiB")
+    """Room in the workspace."""
     masks: list[str] = list(DEFAULT_MASKS)
     """Files of the workspace that read as empty, gitignore syntax."""
+
+
+class SubagentLimits(_Section):
+    """Not supported yet."""
+
+    depth: int | None = Field(default=None, ge=0, le=100)
+    at_once: Count | None = None
+    total: Count | None = None
 
 
 class LimitsSection(_Section):
     """null means no limit."""
 
-    turns: int | None = Field(default=200, ge=1)
-    wall_s: float | None = Field(default=3600, gt=0)
+    turns: Count | None = 200
+    """Requests to the model."""
+    wall_s: Seconds | None = 3600
+    """Seconds from start to end."""
+    tokens: Count | None = None
+    """Not supported yet: leave it out or null."""
+    cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Not supported yet: leave it out or null."""
+    subagents: SubagentLimits | None = None
+    """Not supported yet: leave it out or null."""
+
+
+class McpServer(_Section):
+    """One MCP server. Not supported yet."""
+
+    type: Literal["stdio", "http", "sse"] | None = None
+    place: Literal["session", "own", "host"] | None = None
+    command: str | None = None
+    args: list[str] = []
+    env: dict[str, str] = {}
+    url: str | None = None
+    headers: dict[str, str] = {}
+
+
+class McpSection(_Section):
+    """MCP servers by name. Not supported yet: leave it out or empty."""
+
+    servers: dict[str, McpServer] | None = None
 
 
 class PolicyFile(_Section):
     """The whole file."""
 
     version: Literal[1] = 1
+    """Of the format."""
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """What messages call the policy; left out, the name of the file."""
     description: str | None = None
+    """One line for people."""
+    extends: Annotated[
+        list[Annotated[str, Field(min_length=1)]],
+        BeforeValidator(_as_list),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "string", "minLength": 1},
+                    {"type": "array", "items": {"type": "string", "minLength": 1}},
+                    {"type": "null"},
+                ]
+            }
+        ),
+    ] = []
+    """A shipped policy by name, a file relative to this one, or a list: rules add up, this file's settings win."""
+    lock: Annotated[
+        list[str],
+        BeforeValidator(_as_list),
+        WithJsonSchema({"anyOf": [{"$ref": "#/$defs/Lock"}, {"type": "array", "items": {"$ref": "#/$defs/Lock"}}]}),
+    ] = []
+    """Parts that no nearer file, and no option, may loosen."""
     mode: Annotated[Mode, Field(strict=False)] = Mode.DEFAULT
+    """What is done with what no rule decides."""
     read_only_commands: Literal["allow", "ask"] = "allow"
     """Whether commands that only read (a list shipped with the program) run without a rule."""
+    saved_rules: Literal["apply", "ignore"] = "apply"
+    """Whether rules that were saved by answering "always" hold under this policy."""
     rules: RulesSection = RulesSection()
     sandbox: SandboxSection = SandboxSection()
     limits: LimitsSection = LimitsSection()
+    mcp: McpSection | None = None
     hooks: HooksSection = HooksSection()
 
 
+def lockable_keys() -> tuple[str, ...]:
+    """Every word that `lock` takes."""
+    single = [f"{name}.{key}" for name, part in _PARTS.items() for key in part.model_fields]
+    return (*LOCKABLE, *(key for key in single if tuple(key.split(".")) not in NOT_SUPPORTED))
+
+
+_PARTS: dict[str, type[_Section]] = {"sandbox": SandboxSection, "limits": LimitsSection}
+
 NOT_SUPPORTED = {
-    ("extends",): "write the rules into this file",
     ("mcp",): "leave it out or empty",
     ("sandbox", "allow_hosts"): "this version has no network; leave it out or empty",
     ("limits", "tokens"): "leave it out or null",

@@ -126,7 +126,8 @@ def _allowing(case: Case) -> Decision:
     if not covering:
         return Decision(Verdict.ALLOW, "every part only reads, or is covered by the mode.")
     labels = ", ".join(dict.fromkeys(rule.label for rule in covering))
-    return Decision(Verdict.ALLOW, f"every part is covered: {labels}.", covering[0].label, covering[0].location)
+    first = covering[0]
+    return Decision(Verdict.ALLOW, f"every part is covered: {labels}.", first.label, first.location, first.layer)
 
 
 def _not_covered(uncovered: Sequence[Uncovered]) -> str:
