@@ -6,14 +6,18 @@ gathered first, in one round trip; deciding is pure.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import anyio
+
 from sandbox_agent.engine.scheduler import Call, holds
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
-from sandbox_agent.events import PermissionAsked, PermissionDecided
+from sandbox_agent.errors import PolicyError
+from sandbox_agent.events import Notice, PermissionAsked, PermissionDecided
 from sandbox_agent.types import Decision, JsonObject, Mode, PermissionRequest, Subject, ToolResult, Verdict
 
 RESOLVE_ATTEMPTS = 2
@@ -112,44 +116,61 @@ async def _decide(session: Session, call: Call, subject: Subject) -> Decision:
         decision = Decision(Verdict.DENY, f"the policy failed on this call ({type(exc).__name__}: {exc}).")
     if decision.verdict is not Verdict.ASK:
         return _note(session, call, decision)
-    if request.input_sha256 in session.allowed_inputs:
+    if _remembered_as(request) in session.allowed_inputs:
         allowed = Decision(Verdict.ALLOW, "allowed for this session by the person.")
         return _note(session, call, allowed)
-    return await _ask(session, call, subject, decision, request.input_sha256)
+    return await _ask(session, call, request, decision)
 
 
-async def _ask(session: Session, call: Call, subject: Subject, decision: Decision, input_sha256: str) -> Decision:
+async def _ask(session: Session, call: Call, request: PermissionRequest, decision: Decision) -> Decision:
     if session.approver is None or session.mode is Mode.DONT_ASK:
         hint = f"allow it by a rule (--allow {call.use.name}, or in the policy file)."
         reason = f"{decision.reason} Nobody is there to ask: {hint}"
         return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=reason))
-    suggested = session.policy.suggest(call.use.name, subject)
-    question = ApprovalRequest(call.use.id, call.use.name, subject, call.use.input, decision, suggested)
-    _note_question(session, question, input_sha256)
+    # A copy: what the approver does to it changes nothing of what runs.
+    shown = copy.deepcopy(call.use.input)
+    suggested = session.policy.suggest_rules(request, session.mode)
+    question = ApprovalRequest(call.use.id, call.use.name, request.subject, shown, decision, suggested)
+    _note_question(session, question, request.input_sha256)
     try:
         answer = await session.approver(question)
+    except anyio.get_cancelled_exc_class():
+        _note(session, call, Decision(Verdict.DENY, "the question was interrupted."), ApprovalAnswer(False))
+        raise
     except Exception as exc:  # noqa: BLE001 - an approver that fails has not approved
         answer = ApprovalAnswer(False, reason=f"the approver failed ({type(exc).__name__}: {exc}).")
     if not answer.allow:
         told = f"the person said no: {answer.reason}" if answer.reason else "the person said no."
         return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=told), answer)
-    added = _remember(session, answer, suggested, input_sha256)
+    added = _remember(session, answer, suggested, request)
     said_yes = replace(decision, verdict=Verdict.ALLOW, reason="the person said yes.")
     return _note(session, call, said_yes, answer, saved_rules=added)
 
 
-def _remember(session: Session, answer: ApprovalAnswer, suggested: str | None, input_sha256: str) -> tuple[str, ...]:
-    """Keep a yes for longer than once: by the rule that was shown, which is returned, or by the exact input where no
-    rule fits."""
+def _remember(
+    session: Session, answer: ApprovalAnswer, suggested: tuple[str, ...], request: PermissionRequest
+) -> tuple[str, ...]:
+    """Keep a yes for longer than once: by the rules that were shown, which are returned, or by the exact call where
+    none fit."""
     if answer.scope == "once":
         return ()
-    if suggested is None:
-        session.allowed_inputs.add(input_sha256)
+    if not suggested:
+        session.allowed_inputs.add(_remembered_as(request))
         return ()
-    session.policy = session.policy.with_allow(suggested)
-    if answer.scope == "always" and session.save_rule is not None:
-        session.save_rule(suggested)
-    return (suggested,)
+    for rule in suggested:
+        session.policy = session.policy.with_allow(rule)
+        if answer.scope == "always" and session.save_rule is not None:
+            try:
+                session.save_rule(rule)
+            except PolicyError as exc:
+                text = f"{rule} holds for this session only: {exc}"
+                session.emit(Notice(agent_id=session.agent_id, level="warning", text=text))
+    return suggested
+
+
+def _remembered_as(request: PermissionRequest) -> str:
+    """The exact call: its input, the folder it starts in, where its paths lead. The same text elsewhere is another."""
+    return digest(request.tool, {"input": request.input_sha256, "subject": repr(request.subject)})
 
 
 def _note_question(session: Session, question: ApprovalRequest, input_sha256: str) -> None:
@@ -163,7 +184,7 @@ def _note_question(session: Session, question: ApprovalRequest, input_sha256: st
             rule=question.decision.rule,
             location=question.decision.location,
             input_sha256=input_sha256,
-            suggested_rules=(question.suggested_rule,) if question.suggested_rule is not None else (),
+            suggested_rules=question.suggested_rules,
         )
     )
 

@@ -30,14 +30,18 @@ from sandbox_agent.workspaces.stored import end_at
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """A question to the person: exactly what would run. `suggested_rule` is the narrowest rule that would allow it."""
+    """A question to the person: exactly what would run, one question for all parts of a command.
+
+    `suggested_rules` are the narrowest rules that together would allow it, one for each part that nothing covers; none
+    where no rules can.
+    """
 
     call_id: str
     tool: str
     subject: Subject
     input: JsonObject
     decision: Decision
-    suggested_rule: str | None = None
+    suggested_rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

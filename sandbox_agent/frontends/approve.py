@@ -55,7 +55,7 @@ class ConsoleApprover:
 
     def _scope(self, word: str, request: ApprovalRequest) -> str | None:
         if word in _ALWAYS:
-            return "always" if request.suggested_rule else None
+            return "always" if request.suggested_rules else None
         return _SCOPES.get(word)
 
     async def _refused(self, reason: str) -> ApprovalAnswer:
@@ -92,15 +92,17 @@ class ConsoleApprover:
 
     def _choices(self, request: ApprovalRequest) -> None:
         line = self._printer.line
+        rules = request.suggested_rules
+        below = "the rule below" if len(rules) == 1 else f"the {len(rules)} rules below"
         line("  y  yes, once")
-        if request.suggested_rule is None:
+        if not rules:
             line("  s  yes, and exactly this again during this session")
         else:
-            line("  s  yes, and during this session whatever fits the rule below")
-            line("  a  always: adds the rule below to the allow rules of your policy")
+            line(f"  s  yes, and during this session whatever fits {below}")
+            line(f"  a  always: adds {below} to the allow rules of your policy")
         line("  n  no (n REASON tells the agent why)")
-        if request.suggested_rule is not None:
-            for text in marked(exact(request.suggested_rule).text, self._printer.console.width):
+        for rule in rules:
+            for text in marked(exact(rule).text, self._printer.console.width):
                 line(text)
 
 

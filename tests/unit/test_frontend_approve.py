@@ -20,7 +20,7 @@ def request(tool: str = "Bash", rule: str | None = "Bash(make:*)", **given: obje
     """A question about a call with this input."""
     value: JsonObject = given or {"command": "make all"}
     decision = Decision(Verdict.ASK, "no rule allows make.", rule="ask-all", location="default.yaml:3")
-    return ApprovalRequest("t1", tool, Subject("unused"), value, decision, rule)
+    return ApprovalRequest("t1", tool, Subject("unused"), value, decision, (rule,) if rule else ())
 
 
 WHOLE_QUESTION = """\
@@ -152,7 +152,7 @@ async def test_neither_reason_nor_rule_can_wrap_into_a_line_of_ours() -> None:
     """Both quote the command: the reason is squeezed to one line, the rule is marked like the command."""
     sly = "x" + " " * 70 + "  | ls"
     decision = Decision(Verdict.ASK, f"no rule covers {sly}")
-    question = ApprovalRequest("t1", "Bash", Subject("x"), {"command": sly}, decision, f"Bash({sly})")
+    question = ApprovalRequest("t1", "Bash", Subject("x"), {"command": sly}, decision, (f"Bash({sly})",))
     with person("n no") as (terminal, screen):
         await ConsoleApprover(terminal)(question)
     lines = screen.getvalue().split("\n")

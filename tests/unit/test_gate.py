@@ -112,7 +112,7 @@ async def test_a_yes_holds_as_long_as_it_was_given_for(tmp_path: Path, scope: st
         await play(session)
 
     assert questions == len(asked)
-    assert [asked[0].suggested_rule] * saved == rules
+    assert list(asked[0].suggested_rules) * saved == rules
 
 
 async def test_a_yes_for_one_path_is_not_a_yes_for_another(tmp_path: Path) -> None:
