@@ -26,7 +26,6 @@ from sandbox_agent.types import (
     Mode,
     PathAccess,
     PermissionRequest,
-    Subject,
     Verdict,
     Withheld,
 )
@@ -147,11 +146,6 @@ class Policy:
             raise PolicyError(f"no allow rule may be added: {self.allow_locked_by} locks allow", location=location)
         added = parse_rule(rule, Verdict.ALLOW, location=location)
         return replace(self, rules=replace(self.rules, allow=(*self.rules.allow, added)))
-
-    def suggest(self, tool: str, subject: Subject) -> str | None:
-        """The one rule of `suggest_rules`; None where there are none or several."""
-        found = self.suggest_rules(PermissionRequest(tool, subject, input_sha256=""))
-        return found[0] if len(found) == 1 else None
 
     def suggest_rules(self, request: PermissionRequest, mode: Mode = Mode.DEFAULT) -> tuple[str, ...]:
         """The fewest and narrowest allow rules that together would let this call pass in this mode.

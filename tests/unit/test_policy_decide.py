@@ -6,7 +6,7 @@ import pytest
 from policy_desk import bash, on_path, on_tool, policy
 
 from sandbox_agent.policy.paths import PROTECTED
-from sandbox_agent.types import Mode, PathAccess, Subject, Verdict
+from sandbox_agent.types import Mode, PathAccess, PermissionRequest, Subject, Verdict
 
 
 @pytest.mark.parametrize(
@@ -222,29 +222,61 @@ def test_a_search_withholds_nothing_where_no_rule_reaches() -> None:
     assert policy(ask=["Read"], deny=["Read(/secret/**)"]).withheld("/workspace/src", "/workspace/src") is None
 
 
+def here(path: str) -> tuple[PathAccess, ...]:
+    return (PathAccess(path, write=True, resolved=path),)
+
+
 @pytest.mark.parametrize(
     ("tool", "subject", "wanted"),
     [
-        ("Bash", Subject("x", command="npm  run 'a b'"), "Bash(npm run 'a b')"),
-        ("Bash", Subject("x", command="rm ./a\\*"), "Bash(rm './a\\*')"),
-        ("Bash", Subject("x", command="make && rm x"), None),
-        ("Bash", Subject("x", command="make $x"), None),
-        ("Bash", Subject("x", command="make > x"), None),
-        ("Write", Subject("x", paths=(PathAccess("/workspace/a b[1].py", True, "/workspace/a b[1].py"),)), None),
-        ("Write", Subject("x", paths=(PathAccess("/workspace/.git/x", True, "/workspace/.git/x"),)), None),
-        ("mcp__a__b", Subject("x"), "mcp__a__b"),
-        ("Task", Subject("x", specifier="Explore"), "Task(Explore)"),
+        ("Bash", Subject("x", command="npm  run 'a b'"), ("Bash(npm run 'a b')",)),
+        ("Bash", Subject("x", command="rm ./a\\*"), ("Bash(rm './a\\*')",)),
+        ("Bash", Subject("x", command="make && rm x; ls; make"), ("Bash(make)", "Bash(rm x)")),
+        ("Bash", Subject("x", command="timeout 5 make | tee out"), ("Bash(make)", "Bash(tee out)")),
+        ("Bash", Subject("x", command="for t in a b; do make $t; done"), ("Bash(make a)", "Bash(make b)")),
+        ("Bash", Subject("x", command="make > x", paths=here("/workspace/x")), ("Bash(make)", "Edit(/x)")),
+        ("Bash", Subject("x", command="ls > x", paths=here("/workspace/x")), ("Edit(/x)",)),
+        ("Bash", Subject("x", command="git -c a=b log"), ("Bash(git -c a=b log)",)),
+        ("Bash", Subject("x", command="make $x"), ()),
+        ("Bash", Subject("x", command="make && rm $x"), ()),
+        ("Bash", Subject("x", command="A=1 make"), ()),
+        ("Bash", Subject("x", command="make &"), ()),
+        ("Bash", Subject("x", command="make && f() { :; }"), ()),
+        ("Bash", Subject("x", command="; ".join(f"make {n}" for n in range(21))), ()),
+        ("Bash", Subject("x", command="ls"), ()),
+        ("Write", Subject("x", paths=here("/workspace/a b[1].py")), ("Edit(/a\\ b\\[1].py)",)),
+        ("Write", Subject("x", paths=here("/workspace/.git/x")), ()),
+        ("Write", Subject("x", paths=here("/workspace/a") + here("/workspace/b")), ("Edit(/a)", "Edit(/b)")),
+        ("mcp__a__b", Subject("x"), ("mcp__a__b",)),
+        ("Task", Subject("x", specifier="Explore"), ("Task(Explore)",)),
+        ("Task", Subject("x", specifier="a*"), ()),
     ],
 )
-def test_the_suggested_rule_covers_this_call_and_no_other(tool: str, subject: Subject, wanted: str | None) -> None:
-    """None where no single rule would do; the suggestion really allows the call."""
-    suggested = policy().suggest(tool, subject)
-    if subject.paths and subject.paths[0].path.endswith(".py"):
-        assert suggested == "Edit(/a\\ b\\[1].py)"
-        assert on_path(policy(allow=[suggested]), tool, subject.paths[0].path).verdict is Verdict.ALLOW
-        assert on_path(policy(allow=[suggested]), tool, "/workspace/a b1.py").verdict is Verdict.ASK
-    else:
-        assert suggested == wanted
+def test_the_suggested_rules_allow_this_call_and_no_other(tool: str, subject: Subject, wanted: tuple[str, ...]) -> None:
+    """One for each part that nothing covers; none where no rules can. None of them can be left out."""
+    request = PermissionRequest(tool, subject, input_sha256="")
+    assert policy().suggest_rules(request) == wanted
+    if wanted:
+        assert policy(allow=wanted).decide(request, Mode.DEFAULT).verdict is Verdict.ALLOW
+        for rule in wanted:
+            fewer = policy(allow=[other for other in wanted if other != rule])
+            assert fewer.decide(request, Mode.DEFAULT).verdict is Verdict.ASK
+
+
+def test_no_rules_are_suggested_against_a_deny_or_an_ask() -> None:
+    """They would not help; and the mode is taken into account."""
+    request = PermissionRequest("Bash", Subject("x", command="make && git push"), input_sha256="")
+    for kind in ("deny", "ask"):
+        assert policy(**{kind: ["Bash(git push:*)"]}).suggest_rules(request) == ()
+    touching = PermissionRequest("Bash", Subject("x", command="touch a && make", paths=here("/workspace/a")), "")
+    assert policy().suggest_rules(touching, Mode.ACCEPT_EDITS) == ("Bash(make)",)
+
+
+def test_a_suggested_path_rule_is_about_that_path_alone() -> None:
+    """Pattern characters in a name are no pattern."""
+    rules = policy(allow=["Edit(/a\\ b\\[1].py)"])
+    assert on_path(rules, "Write", "/workspace/a b[1].py").verdict is Verdict.ALLOW
+    assert on_path(rules, "Write", "/workspace/a b1.py").verdict is Verdict.ASK
 
 
 def test_a_rule_for_the_session_leaves_deny_standing() -> None:
