@@ -11,7 +11,7 @@ from typing import Literal
 from sandbox_agent.config import config_dir, state_dir
 from sandbox_agent.errors import ConfigError, SandboxUnavailableError
 from sandbox_agent.models.credentials import read_access
-from sandbox_agent.policy.load import load_policy
+from sandbox_agent.policy.load import run_policy
 from sandbox_agent.sandboxes.engine import Engine
 from sandbox_agent.sandboxes.facts import EngineFacts, image_facts
 from sandbox_agent.sandboxes.images import find_image
@@ -59,7 +59,7 @@ def check_state() -> Check:
 def check_policy(image: str | None) -> tuple[Check, str]:
     """The policy that a run without flags gets, and the image to look at."""
     try:
-        policy = load_policy(None)
+        policy = run_policy(None)
     except ConfigError as exc:
         return Check("policy", "fail", str(exc), "correct the file"), image or "base"
     return Check("policy", "ok", f"{policy.name}, mode {policy.mode.value}"), image or policy.sandbox.image

@@ -35,7 +35,8 @@ from sandbox_agent.events import Notice, SandboxReady, SessionStarted, ToolResul
 from sandbox_agent.models.base import Model
 from sandbox_agent.models.credentials import check_credentials
 from sandbox_agent.policy import saved
-from sandbox_agent.policy.load import check_outside_workspace, load_policy
+from sandbox_agent.policy.layers import CommandLine
+from sandbox_agent.policy.load import SAVED_RULES_FILE, check_outside_workspace, run_policy
 from sandbox_agent.policy.policy import Policy
 from sandbox_agent.prompts import prompt
 from sandbox_agent.sandboxes.endpoint import Endpoint, ping, resolve_endpoint
@@ -43,14 +44,9 @@ from sandbox_agent.sandboxes.spec import SandboxSpec
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool, builtin_tools
-from sandbox_agent.types import Limits
 
 MODEL_KINDS = {"anthropic": "anthropic", "script": "scripted"}
 """What stands before the colon of `--model`, and the module under `models/` that makes it."""
-
-POLICY_FILE = "policy.yaml"
-SAVED_RULES_FILE = "allowed.yaml"
-"""In the user's configuration folder: their own policy, and the rules they answered "always" with."""
 
 
 @asynccontextmanager
@@ -116,7 +112,7 @@ async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) 
         pool=pool,
         policy=policy,
         mode=policy.mode,
-        limits=_limits(config, policy),
+        limits=policy.limits,
         ctx=ctx,
         system=({"type": "text", "text": prompt("system")},),
         tape=tape,
@@ -128,6 +124,8 @@ async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) 
     _begin(session, config, spec, past, placement)
     for line in settled:
         session.emit(Notice(level="warning", text=line))
+    for line in policy.notes:
+        session.emit(Notice(level="info", text=f"policy: {line}"))
     session.checkpoints = Checkpoints(sandbox, workspace, folder, emit=session.emit, last_seq=lambda: tape.last_seq)
     tasks.start_soon(_start_sandbox, session, tape.last_seq, past.last_step if past else -1)
     return session
@@ -174,12 +172,18 @@ def _model_kind(spec: str) -> tuple[str, str]:
 
 
 def _policy(config: RunConfig) -> Policy:
-    """The named policy, the command line's rules and the ones the person saved; it must lie outside the folder."""
-    own = config_dir() / POLICY_FILE
-    named = config.policy or (str(own) if own.exists() else None)
-    policy = load_policy(named, allow=config.allow, deny=config.deny, mode=config.mode)
+    """Every layer of the policy; none of its files may lie in the folder."""
+    options = CommandLine(
+        allow=config.allow,
+        deny=config.deny,
+        mode=config.mode,
+        image=config.image,
+        max_turns=config.max_turns,
+        timeout_s=config.timeout_s,
+    )
+    policy = run_policy(config.policy, options)
     check_outside_workspace(policy, config.workspace)
-    return saved.with_saved(policy, config_dir() / SAVED_RULES_FILE)
+    return policy
 
 
 def reachable_engine() -> Endpoint:
@@ -198,13 +202,6 @@ def _pool(policy: Policy) -> ToolPool:
     tools = builtin_tools()
     hidden = policy.hidden_tools([tool.name for tool in tools])
     return assemble_tool_pool([tool for tool in tools if tool.name not in hidden])
-
-
-def _limits(config: RunConfig, policy: Policy) -> Limits:
-    return Limits(
-        turns=config.max_turns if config.max_turns is not None else policy.limits.turns,
-        wall_s=config.timeout_s if config.timeout_s is not None else policy.limits.wall_s,
-    )
 
 
 async def _start_sandbox(session: Session, after_seq: int, recorded: int) -> None:
