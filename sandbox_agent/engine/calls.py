@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import anyio
 
 from sandbox_agent.engine import gate, history
+from sandbox_agent.engine.effects import Doing
+from sandbox_agent.engine.metering import metered
 from sandbox_agent.engine.scheduler import Call, holds, partition, run_batch
 from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ToolError
@@ -80,33 +82,49 @@ async def _run_judged(
             allowed.append(judged)
         else:
             _finish(session, call.use, gate.refusal(judged.decision), 0.0, results)
-    summaries = {judged.call.use.id: judged.subject.summary for judged in allowed}
+    doings = {judged.call.use.id: _doing(session, judged, number) for judged in allowed}
 
     async def run_one(call: Call) -> None:
+        doing = doings[call.use.id]
         session.emit(
             ToolStarted(
                 agent_id=session.agent_id,
                 call_id=call.use.id,
                 tool=call.use.name,
-                summary=summaries[call.use.id],
+                summary=doing.summary,
                 input=call.use.input,
                 batch=number,
             )
         )
         started = time.monotonic()
-        result = await _run_tool(session, call)
+        session.effects.begin(doing)
+        result = None
+        try:
+            with metered(doing.meter):
+                result = await _run_tool(session, call)
+        finally:
+            session.effects.end(doing, result)
         _finish(session, call.use, result, time.monotonic() - started, results)
 
-    writers = [judged.call.use.id for judged in allowed if not _only_reads(judged.call)]
-    if writers:
-        await session.ready_for_changes()
-        changing += writers
+    changing += [doing.call_id for doing in doings.values() if not doing.read_only]
+    await session.ready_for(doings.values())
     if allowed:
         await run_batch([judged.call for judged in allowed], run_one)
 
 
-def _only_reads(call: Call) -> bool:
-    return call.tool is not None and holds(call.tool.read_only, call.input)
+def _doing(session: Session, judged: gate.Judged, batch: int) -> Doing:
+    tool = judged.call.tool
+    assert tool is not None
+    return Doing(
+        call_id=judged.call.use.id,
+        tool=judged.call.use.name,
+        summary=judged.subject.summary,
+        agent_id=session.agent_id,
+        parent_id=None,
+        batch=batch,
+        read_only=holds(tool.read_only, judged.call.input),
+        runs_programs=judged.subject.command is not None or tool.source != "builtin",
+    )
 
 
 async def _run_tool(session: Session, call: Call) -> ToolResult:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
 from sandbox_agent.engine.channel import HandsLostError, NoHandsError, retried
+from sandbox_agent.engine.effects import Effects
 from sandbox_agent.engine.hands import Hands
-from sandbox_agent.engine.restoring import NotRestoredError, Restored, adopt, restore
+from sandbox_agent.engine.restoring import NotRestoredError, Reached, adopt, restore
 from sandbox_agent.engine.stepbook import StepBook
 from sandbox_agent.engine.taking import Limits, Taker
 from sandbox_agent.engine.told import shown
@@ -32,19 +32,11 @@ from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Loaded, Step, Steps
 from sandbox_agent.workspaces.stored import go_on
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
-    """What an undo came to: the step whose tree is back, the new step that it made, how many paths differ from before,
-    and what was not brought back."""
-
-    target: Step
-    step: Step
-    changed: int
-    restored: Restored
-
-
 class Checkpoints:
-    """Everything about the steps of one session. `begin` first; the session's lock must be held."""
+    """Everything about the steps of one session. `begin` first; the session's lock must be held.
+
+    `begun` is True once the base is taken; `pending` counts the checkpoints that are expected or under way.
+    """
 
     def __init__(
         self,
@@ -55,6 +47,7 @@ class Checkpoints:
         emit: Callable[[Event], None],
         last_seq: Callable[[], int],
         limits: Limits | None = None,
+        effects: Effects | None = None,
     ) -> None:
         """Nothing happens yet.
 
@@ -65,18 +58,21 @@ class Checkpoints:
             emit: takes the events.
             last_seq: the number of the last entry in the session's record.
             limits: None are the usual ones.
+            effects: hears of every look; None: no calls are to be told of.
         """
         self.steps = Steps(state_dir / CHECKPOINTS_NAME)
-        self._book = StepBook(self.steps, emit)
+        self._effects = effects or Effects(emit)
+        self._book = StepBook(self.steps, emit, self._effects)
         self._sandbox = sandbox
         self._workspace = workspace
         self._state_dir = state_dir
         self._last_seq = last_seq
         self._limits = limits or Limits()
         self._lock = anyio.Lock()
-        self._pending = 1  # `begin` is the first to be waited for
+        self.pending = 1  # `begin` is the first to be waited for
         self._idle = anyio.Event()
         self._taker: Taker | None = None
+        self.begun = False
         self._seen_all = False
         self._over = False
 
@@ -99,18 +95,20 @@ class Checkpoints:
 
     def expect(self) -> int:
         """A `take` is going to follow: from now on, whatever writes waits for it. Returns what to give to that."""
-        if not self._pending:
+        if not self.pending:
             self._idle = anyio.Event()
-        self._pending += 1
+        self.pending += 1
         return self._last_seq()
 
     async def take(self, call_ids: Sequence[str], after_seq: int) -> None:
         """Take the step after these calls, if anything changed. Goes with one `expect`, which gives `after_seq`."""
-        self._book.calls += call_ids
+        self._book.calls += [call_id for call_id in call_ids if call_id not in self._book.calls]
         try:
             async with self._lock:
                 taker = self._taker
-                if taker is not None:
+                if taker is None:
+                    self._effects.blind()
+                else:
                     self._seen_all = False
                     async with self._telling("what this step changed is part of the next one"):
                         await retried(lambda: self._book.look(taker, "calls", after_seq))
@@ -118,9 +116,16 @@ class Checkpoints:
         finally:
             self._settle()
 
+    async def look(self) -> None:
+        """Look in the middle of a turn, without making a step: programs of one call have ended, others come."""
+        async with self._lock, self._telling("whose changes are whose is not known for this turn"):
+            taker = self._taker
+            if taker is not None:
+                await retried(lambda: self._book.look_between(taker))
+
     async def settled(self) -> None:
         """Wait until nothing is being taken."""
-        if self._pending:
+        if self.pending:
             await self._idle.wait()
 
     async def finish(self) -> int | None:
@@ -204,7 +209,7 @@ class Checkpoints:
             await self._go_on(taker, mine, after_seq, recorded)
         else:
             await self._start(taker, after_seq)
-        self._taker = taker
+        self._taker, self.begun = taker, True
         await taker.hands.ready()  # so that the next checkpoint need not wait for a Python to start
 
     async def _start(self, taker: Taker, after_seq: int) -> None:
@@ -288,6 +293,6 @@ class Checkpoints:
             pass  # the run hears of it by itself, and says more about it
 
     def _settle(self) -> None:
-        self._pending -= 1
-        if not self._pending:
+        self.pending -= 1
+        if not self.pending:
             self._idle.set()

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
+from sandbox_agent.engine import metering
 from sandbox_agent.errors import SandboxAgentError, SandboxUnavailableError
 from sandbox_agent.models.base import Model
 from sandbox_agent.sandboxes.base import (
@@ -26,6 +27,7 @@ class LateSandbox:
 
     `beside` runs at the same time as the start (filling the folder that is mounted), `after` once it has started and
     before any verb. `start` may be called any number of times: the first call starts, all wait for the same outcome.
+    What `exec` runs is counted for the call that runs it.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class LateSandbox:
         spill_path: str | None = None,
     ) -> ExecResult:
         """See `Sandbox.exec`."""
-        return await (await self._ready()).exec(
+        ended = await (await self._ready()).exec(
             argv,
             stdin=stdin,
             cwd=cwd,
@@ -108,6 +110,8 @@ class LateSandbox:
             merge_stderr=merge_stderr,
             spill_path=spill_path,
         )
+        metering.count(ended)
+        return ended
 
     async def exec_apart(
         self,

@@ -70,6 +70,7 @@ async def open_session(config: RunConfig, *, approver: Approver | None = None) -
             try:
                 session.model = await loading.loaded()
                 yield session
+                await session.last_look()
             finally:
                 tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
@@ -126,7 +127,9 @@ async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) 
         session.emit(Notice(level="warning", text=line))
     for line in policy.notes:
         session.emit(Notice(level="info", text=f"policy: {line}"))
-    session.checkpoints = Checkpoints(sandbox, workspace, folder, emit=session.emit, last_seq=lambda: tape.last_seq)
+    session.checkpoints = Checkpoints(
+        sandbox, workspace, folder, emit=session.emit, last_seq=lambda: tape.last_seq, effects=session.effects
+    )
     tasks.start_soon(_start_sandbox, session, tape.last_seq, past.last_step if past else -1)
     return session
 
@@ -240,6 +243,7 @@ async def _close(session: Session) -> None:
     """Container first, then the record; the copy goes when nothing in it is still wanted."""
     try:
         await session.sandbox.close()
+        session.effects.blind()
         await anyio.to_thread.run_sync(session.workspace.release)
         if not session.copy_is_wanted:
             await discard(sessions_dir() / session.id)

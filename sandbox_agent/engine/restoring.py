@@ -17,7 +17,7 @@ from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.plan import Plan, plan
 from sandbox_agent.workspaces.snapshot import Node, Snapshot, diff, snapshot_of
-from sandbox_agent.workspaces.steps import Loaded
+from sandbox_agent.workspaces.steps import Loaded, Step
 
 SHOWN_PATHS = 10
 
@@ -47,6 +47,17 @@ class Restored:
 
     impossible: tuple[str, ...] = ()
     theirs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What an undo came to: the step whose tree is back, the new step that it made, how many paths differ from before,
+    and what was not brought back."""
+
+    target: Step
+    step: Step
+    changed: int
+    restored: Restored
 
 
 async def restore(

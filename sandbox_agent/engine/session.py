@@ -12,6 +12,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from sandbox_agent.engine import drifting, history
 from sandbox_agent.engine.checkpoints import Checkpoints
+from sandbox_agent.engine.effects import Doing, Effects
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.queue import MessageQueue
 from sandbox_agent.errors import SandboxAgentError
@@ -81,6 +82,7 @@ class Session:
     lock: SessionLock
     tasks: TaskGroup
     checkpoints: Checkpoints | None = None
+    effects: Effects = field(init=False)
     approver: Approver | None = None
     save_rule: Callable[[str], None] | None = None
     agent_id: str = "main"
@@ -96,6 +98,9 @@ class Session:
     _listeners: list[MemoryObjectSendStream[Event]] = field(default_factory=list)
     _unheard: list[Event] = field(default_factory=list)
     _notes_told: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.effects = Effects(self.emit, self.workspace)
 
     def emit(self, event: Event) -> None:
         """Record an event, extend the conversation by it, and pass it to whoever listens. Never waits."""
@@ -144,15 +149,31 @@ class Session:
         """Force the record to disk, beside what comes next rather than before it."""
         self.tasks.start_soon(anyio.to_thread.run_sync, self.tape.sync)
 
-    async def ready_for_changes(self) -> None:
-        """Wait until the last checkpoint has all that it is to have: a call that may change something comes."""
-        if self.checkpoints is not None:
+    async def ready_for(self, doings: Collection[Doing]) -> None:
+        """Wait until these calls may run: the last checkpoint has all that it is to have before a call that may change
+        something comes, and what programs changed is known before others could have."""
+        if self.checkpoints is None:
+            return
+        changes = any(not doing.read_only for doing in doings)
+        programs = [doing for doing in doings if doing.runs_programs]
+        only_read = all(doing.read_only for doing in programs)
+        if changes or (programs and (not self.checkpoints.begun or self.effects.unseen(writers=only_read))):
             await self.checkpoints.settled()
+        if programs and self.effects.unseen(writers=only_read):
+            await self.checkpoints.look()
 
     def checkpoint_soon(self, call_ids: Sequence[str]) -> None:
-        """Take a checkpoint after these calls, beside the next model request."""
-        if self.checkpoints is not None and call_ids:
+        """Take a checkpoint beside the next model request: after calls that may have changed something, and after
+        programs that declared that they would not."""
+        if self.checkpoints is None:
+            self.effects.blind()
+        elif call_ids or (self.effects.unseen() and self.checkpoints.pending < 2):
             self.tasks.start_soon(self.checkpoints.take, tuple(call_ids), self.checkpoints.expect())
+
+    async def last_look(self) -> None:
+        """See what the last calls did, where nobody asked for the changes, which includes that."""
+        if self.checkpoints is not None and self.fault is None and self.unapplied is None and self.effects.pending:
+            await self.checkpoints.finish()
 
     async def changes(self) -> tuple[Change, ...]:
         """What the run changed. The sandbox is closed first, so that nothing moves under the review.

@@ -10,12 +10,13 @@ from pathlib import Path
 import anyio
 
 from sandbox_agent.config import sessions_dir
-from sandbox_agent.engine.checkpoints import Checkpoints, Reached
+from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.discarding import viewer
 from sandbox_agent.engine.forking import session_folder
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.open import reachable_engine
 from sandbox_agent.engine.past import EVENTS_FILE, Past, first_event, load_past
+from sandbox_agent.engine.restoring import Reached
 from sandbox_agent.engine.stage import late_sandbox
 from sandbox_agent.events import ConversationRewound, Event, Notice, ToolResultsMessage, UserMessage
 from sandbox_agent.prompts import prompt
