@@ -10,8 +10,10 @@ from __future__ import annotations
 import enum
 import fnmatch
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -65,13 +67,22 @@ def _is_command(value: Any) -> Any:
         raise ValueError("a command line, or a list of a program and its arguments")
     if not words[0].strip() or any("\0" in word for word in words):
         raise ValueError("a program to run, without NUL characters")
+    if isinstance(value, str):
+        _check_quotes(value)
     return value
+
+
+def _check_quotes(command: str) -> None:
+    try:
+        shlex.split(command)
+    except ValueError as exc:
+        raise ValueError(f"a command line that the shell can read ({exc})") from exc
 
 
 class HookEntry(BaseModel):
     """One hook."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 
     command: Annotated[str | list[str], BeforeValidator(_is_command)]
     """A list is run as it is; a text by `sh -c`. The event comes as JSON on standard input, never in the command."""
@@ -89,7 +100,7 @@ HookList = Annotated[list[HookEntry], BeforeValidator(_none_to_empty)]
 class HooksSection(BaseModel):
     """Hooks by event; several of one event all run, in this order, and the strictest answer holds."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 
     session_start: HookList = []
     pre_tool_use: HookList = []
@@ -171,6 +182,25 @@ def parse_hooks(
             folder = host_folder or "/"
             hooks.append(Hook(name, event, command, entry.place, matcher, entry.timeout_s, where, folder))
     return tuple(hooks)
+
+
+def check_programs_outside(hooks: Sequence[Hook], workspace: Path) -> None:
+    """Refuse host hooks that name a file of the workspace: the agent could write what runs on this machine.
+
+    Raises:
+        PolicyError: a word of such a command leads there, as far as it can be told from the words.
+    """
+    root = workspace.resolve()
+    for hook in hooks:
+        if hook.place != "host":
+            continue
+        words = shlex.split(hook.command[-1]) if hook.command[:2] == _SHELL else hook.command
+        for word in words:
+            if "/" in word and Path(hook.folder, word).resolve().is_relative_to(root):
+                told = (
+                    f"the hook {hook.id} runs {word}, which lies in the workspace; keep it where the agent cannot write"
+                )
+                raise PolicyError(told, location=hook.location)
 
 
 def parse_matcher(text: str | None, event: HookEvent, location: str | None = None) -> Matcher:

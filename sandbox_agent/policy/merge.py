@@ -59,6 +59,8 @@ class _Merging:
     """Setting to what it may not be looser than, and where that is said."""
     lists_locked: dict[str, str] = field(default_factory=dict)
     """`allow` and `hooks` to where they are locked."""
+    words: dict[str, str] = field(default_factory=dict)
+    """What is locked, as it is written, and where."""
     notes: list[str] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
 
@@ -107,6 +109,7 @@ class _Merging:
         self.hooks += [hook for hook in layer.hooks if hook not in self.hooks]
 
     def _lock(self, word: str, location: str) -> None:
+        self.words.setdefault(word, location)
         if word in ("allow", "hooks"):
             self.lists_locked.setdefault(word, location)
         if word == "bypassPermissions":
@@ -159,6 +162,7 @@ class _Merging:
             loosest_mode=loosest,
             allow_locked_by=self.lists_locked.get("allow"),
             saved_rules=values["saved_rules"] == "apply",
+            locks=tuple(self.words.items()),
             sources=tuple((key, one.location) for key, one in self.settings.items()),
             files=tuple(dict.fromkeys(self.files)),
             notes=tuple(self.notes),

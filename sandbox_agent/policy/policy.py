@@ -86,6 +86,8 @@ class Policy:
     """`file:line` of what forbids further allow rules."""
     saved_rules: bool = True
     """Whether rules saved by answering "always" hold."""
+    locks: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """What is locked, in the words of `lock`, and where."""
     sources: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     """Dotted key of each setting that is written somewhere, and where."""
     files: tuple[Path, ...] = field(default=(), compare=False)
@@ -191,5 +193,6 @@ class Policy:
             },
             "limits": {"turns": self.limits.turns, "wall_s": self.limits.wall_s},
             "sources": dict(self.sources),
+            "locks": dict(self.locks),
             "notes": list(self.notes),
         }

@@ -7,9 +7,12 @@ JSON Schema is made from these classes, so a docstring under a field is what an 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from sandbox_agent.policy.hooks import HooksSection
 from sandbox_agent.policy.policy import DEFAULT_MASKS
@@ -59,6 +62,16 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else _none_to_empty(value)
 
 
+@dataclass(frozen=True, slots=True)
+class _Also:
+    """For the JSON Schema: another form that a validator turns into the one that is meant."""
+
+    form: JsonSchemaValue
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [self.form, handler(core_schema)]}
+
+
 Size = Annotated[
     int,
     BeforeValidator(parse_size),
@@ -96,16 +109,8 @@ class RuleEntry(_Section):
 
 
 RuleList = Annotated[
-    list[Annotated[RuleEntry, BeforeValidator(_long_form)]],
+    list[Annotated[RuleEntry, BeforeValidator(_long_form), _Also({"type": "string"})]],
     BeforeValidator(_none_to_empty),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "array", "items": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/RuleEntry"}]}},
-                {"type": "null"},
-            ]
-        }
-    ),
 ]
 
 
@@ -196,22 +201,10 @@ class PolicyFile(_Section):
     extends: Annotated[
         list[Annotated[str, Field(min_length=1)]],
         BeforeValidator(_as_list),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"type": "string", "minLength": 1},
-                    {"type": "array", "items": {"type": "string", "minLength": 1}},
-                    {"type": "null"},
-                ]
-            }
-        ),
+        _Also({"type": "string", "minLength": 1}),
     ] = []
     """A shipped policy by name, a file relative to this one, or a list: rules add up, this file's settings win."""
-    lock: Annotated[
-        list[str],
-        BeforeValidator(_as_list),
-        WithJsonSchema({"anyOf": [{"$ref": "#/$defs/Lock"}, {"type": "array", "items": {"$ref": "#/$defs/Lock"}}]}),
-    ] = []
+    lock: Annotated[list[str], BeforeValidator(_as_list), _Also({"type": "string"})] = []
     """Parts that no nearer file, and no option, may loosen."""
     mode: Annotated[Mode, Field(strict=False)] = Mode.DEFAULT
     """What is done with what no rule decides."""

@@ -8,6 +8,9 @@ from sandbox_agent.cli.lazy import LazyGroup
 
 COMMANDS = {
     "check": ("check", "Say whether policy files are right, and what is wrong where."),
+    "show": ("show", "Show the merged policy of a run, and where each line comes from."),
+    "explain": ("explain", "Say what a policy says of a call, and why."),
+    "schema": ("schema", "Print the JSON Schema of a policy file, for editors."),
 }
 """Name to module and one line of help, so that listing the commands imports none of them."""
 
@@ -22,7 +25,7 @@ class PolicyGroup(LazyGroup):
 @click.group(
     name="policy",
     cls=PolicyGroup,
-    epilog="\b\nExamples:\n  sandbox-agent policy check ./my-policy.yaml\n",
+    epilog="\b\nExamples:\n  sandbox-agent policy check ./my-policy.yaml\n  sandbox-agent policy show\n",
     short_help="Check and understand permission policies.",
 )
 def COMMAND() -> None:
