@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import anyio
 
-from sandbox_agent.engine import gate, history
+from sandbox_agent.engine import call_hooks, gate, history
 from sandbox_agent.engine.effects import Doing
 from sandbox_agent.engine.metering import metered
 from sandbox_agent.engine.scheduler import Call, holds, partition, run_batch
@@ -81,8 +81,10 @@ async def _run_judged(
         elif judged.decision.verdict is Verdict.ALLOW:
             allowed.append(judged)
         else:
-            _finish(session, call.use, gate.refusal(judged.decision), 0.0, results)
+            refused = call_hooks.with_notes(gate.refusal(judged.decision), judged.notes)
+            _finish(session, call.use, refused, 0.0, results)
     doings = {judged.call.use.id: _doing(session, judged, number) for judged in allowed}
+    running = {judged.call.use.id: judged for judged in allowed}
 
     async def run_one(call: Call) -> None:
         doing = doings[call.use.id]
@@ -104,12 +106,25 @@ async def _run_judged(
                 result = await _run_tool(session, call)
         finally:
             session.effects.end(doing, result)
-        _finish(session, call.use, result, time.monotonic() - started, results)
+        duration_s = time.monotonic() - started
+        await _conclude(session, running[call.use.id], result, duration_s, results)
 
     changing += [doing.call_id for doing in doings.values() if not doing.read_only]
     await session.ready_for(doings.values())
-    if allowed:
-        await run_batch([judged.call for judged in allowed], run_one)
+    # Once more: what a hook rewrote may no longer run beside others.
+    for together in partition([judged.call for judged in allowed]):
+        await run_batch(together, run_one)
+
+
+async def _conclude(
+    session: Session, judged: gate.Judged, result: ToolResult, duration_s: float, results: dict[str, ToolResult]
+) -> None:
+    """The hooks after a call, and its end. An interrupted hook takes nothing away from a call that has run."""
+    notes: tuple[str, ...] = judged.notes
+    try:
+        notes += await call_hooks.after(session, judged.call, judged.subject, result)
+    finally:
+        _finish(session, judged.call.use, call_hooks.with_notes(result, notes), duration_s, results)
 
 
 def _doing(session: Session, judged: gate.Judged, batch: int) -> Doing:

@@ -7,29 +7,33 @@ gathered first, in one round trip; deciding is pure.
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import anyio
 
-from sandbox_agent.engine.scheduler import Call, holds
+from sandbox_agent.engine import call_hooks
+from sandbox_agent.engine.call_hooks import Hooked
+from sandbox_agent.engine.requests import digest, request_of
+from sandbox_agent.engine.scheduler import Call
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import Notice, PermissionAsked, PermissionDecided
-from sandbox_agent.types import Decision, JsonObject, Mode, PermissionRequest, Subject, ToolResult, Verdict
+from sandbox_agent.types import Decision, Mode, PermissionRequest, Subject, ToolResult, Verdict
 
 RESOLVE_ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A call with its decision; `subject` is what the decision was about."""
+    """A call as the hooks left it, with its decision; `subject` is what the decision was about, `notes` what hooks have
+    to tell the model with its result."""
 
     call: Call
     decision: Decision
     subject: Subject
+    notes: tuple[str, ...] = ()
 
 
 async def judge(session: Session, calls: Sequence[Call]) -> list[Judged]:
@@ -39,29 +43,30 @@ async def judge(session: Session, calls: Sequence[Call]) -> list[Judged]:
         SandboxError: where a path leads could not be found out because the sandbox is gone.
     """
     session.ctx.withheld = session.policy.withheld
+    hooked = [await call_hooks.before(session, call, partial(_look, session)) for call in calls]
+    calls = [one.call for one in hooked]
     subjects = [_subject(session, call) for call in calls]
     subjects = await _resolve(session, subjects)
     judged: list[Judged] = []
-    for call, subject in zip(calls, subjects, strict=True):
+    for one, call, subject in zip(hooked, calls, subjects, strict=True):
         if isinstance(subject, Decision):
             judged.append(Judged(call, _note(session, call, subject), Subject(call.use.name)))
         elif call.tool is None or call.refused is not None or subject is None:
             judged.append(Judged(call, Decision(Verdict.DENY, "not a valid call"), Subject(call.use.name)))
         else:
-            judged.append(Judged(call, await _decide(session, call, subject), subject))
+            judged.append(Judged(call, await _decide(session, one, subject), subject, one.notes))
     return judged
+
+
+async def _look(session: Session, call: Call) -> Subject | Decision | None:
+    """What one call is about, for its hooks."""
+    return (await _resolve(session, [_subject(session, call)]))[0]
 
 
 def refusal(decision: Decision) -> ToolResult:
     """What the model is told of a denied call: the reason, and that its siblings went on."""
     text = f"Permission denied: {decision.reason} Do not try to reach the same end another way; say what you need."
     return ToolResult(text, is_error=True, meta={"denied": True, "reason": decision.reason})
-
-
-def digest(name: str, value: JsonObject) -> str:
-    """SHA-256 of a call's exact input; binds a decision to the bytes that run."""
-    text = json.dumps([name, value], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _subject(session: Session, call: Call) -> Subject | Decision | None:
@@ -99,32 +104,43 @@ async def _leads(session: Session, paths: Sequence[str]) -> dict[str, str]:
     return {}
 
 
-async def _decide(session: Session, call: Call, subject: Subject) -> Decision:
-    assert call.tool is not None
-    request = PermissionRequest(
-        tool=call.tool.name,
-        subject=subject,
-        input_sha256=digest(call.use.name, call.use.input),
-        read_only=holds(call.tool.read_only, call.input),
-        edits=holds(call.tool.edits, call.input),
-        source=call.tool.source,
-        agent_id=session.agent_id,
-    )
+async def _decide(session: Session, hooked: Hooked, subject: Subject) -> Decision:
+    call = hooked.call
+    request = request_of(session, call, subject)
     try:
         decision = session.policy.decide(request, session.mode)
     except Exception as exc:  # noqa: BLE001 - a policy that fails denies; the record names the fault
         decision = Decision(Verdict.DENY, f"the policy failed on this call ({type(exc).__name__}: {exc}).")
+    by_hook = hooked.decision
+    if by_hook is not None and decision.verdict is not Verdict.DENY and by_hook.verdict >= decision.verdict:
+        decision = by_hook
     if decision.verdict is not Verdict.ASK:
         return _note(session, call, decision)
-    if _remembered_as(request) in session.allowed_inputs:
+    if by_hook is None and _remembered_as(request) in session.allowed_inputs:
         allowed = Decision(Verdict.ALLOW, "allowed for this session by the person.")
         return _note(session, call, allowed)
+    answered = await _answered_by_hook(session, hooked, request, decision)
+    if answered is not None:
+        return _note(session, call, answered, ApprovalAnswer(answered.verdict is Verdict.ALLOW, by="hook"))
     return await _ask(session, call, request, decision)
+
+
+async def _answered_by_hook(
+    session: Session, hooked: Hooked, request: PermissionRequest, decision: Decision
+) -> Decision | None:
+    """What a hook says in place of the person; nobody may say it where the mode has the question denied."""
+    if session.mode is Mode.DONT_ASK:
+        return None
+    if hooked.granted is not None and hooked.decision is None:
+        return hooked.granted
+    return await call_hooks.question(session, hooked.call, request, decision)
 
 
 async def _ask(session: Session, call: Call, request: PermissionRequest, decision: Decision) -> Decision:
     if session.approver is None or session.mode is Mode.DONT_ASK:
         hint = f"allow it by a rule (--allow {call.use.name}, or in the policy file)."
+        if decision.hook is not None:
+            hint = "no rule can allow what a hook wants asked."
         reason = f"{decision.reason} Nobody is there to ask: {hint}"
         return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=reason))
     # A copy: what the approver does to it changes nothing of what runs.

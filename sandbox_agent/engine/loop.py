@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from sandbox_agent.engine import calls
+from sandbox_agent.engine import calls, session_hooks
 from sandbox_agent.engine.answers import check_answer
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
@@ -45,6 +45,7 @@ class Progress:
     usage: Usage = field(default_factory=Usage)
     text: str = ""
     odd_answers: int = 0
+    stops_blocked: int = 0
     stop: str | None = None
     error: str | None = None
 
@@ -89,6 +90,7 @@ async def _drive(session: Session, task: str) -> None:
             if session.fault is not None:
                 raise session.fault
             session.say(task)
+            await session_hooks.begin(session)
             while progress.stop is None:
                 await _turn(session, progress)
         if scope.cancelled_caught:
@@ -132,10 +134,10 @@ async def _turn(session: Session, progress: Progress) -> None:
         calls.refuse_calls(session, uses, prompt_text("engine/calls_not_run").format(stop_reason=answer.stop_reason))
         _odd(session, progress, answer, follow_up=None)
     else:
-        _ended(session, progress, answer)
+        await _ended(session, progress, answer)
 
 
-def _ended(session: Session, progress: Progress, answer: Answer) -> None:
+async def _ended(session: Session, progress: Progress, answer: Answer) -> None:
     """The answer asks for no tool: stop, go on with what waits in the queue, or ask again where it was cut."""
     match answer.stop_reason:
         case "max_tokens":
@@ -154,8 +156,11 @@ def _ended(session: Session, progress: Progress, answer: Answer) -> None:
             waiting = session.queue.take(Priority.LATER)
             for message in waiting:
                 session.emit(UserMessage(agent_id=session.agent_id, content=message.content))
-            if not waiting:
+            if waiting:
+                return
+            if await session_hooks.may_stop(session, progress.text, progress.stops_blocked):
                 progress.stop = "denied" if session.denials else "done"
+            progress.stops_blocked += 1
 
 
 def _odd(session: Session, progress: Progress, answer: Answer, *, follow_up: str | None) -> None:
@@ -218,6 +223,8 @@ def _status_of(fault: SandboxAgentError) -> str:
 
 
 def _finish(session: Session, progress: Progress) -> None:
+    if session.hooks is not None:
+        session.hooks.status = progress.stop or "failed"
     session.emit(
         RunFinished(
             agent_id=session.agent_id,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import cast
@@ -19,9 +20,11 @@ from anyio.abc import TaskGroup
 
 from sandbox_agent import __version__, registry
 from sandbox_agent.config import RunConfig, config_dir, sessions_dir
+from sandbox_agent.engine import session_hooks
 from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.discarding import discard
 from sandbox_agent.engine.drifting import look_now_and_then
+from sandbox_agent.engine.hooks import ProgramHook
 from sandbox_agent.engine.late import LoadingModel
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past, new_session_id
@@ -35,6 +38,7 @@ from sandbox_agent.events import Notice, SandboxReady, SessionStarted, ToolResul
 from sandbox_agent.models.base import Model
 from sandbox_agent.models.credentials import check_credentials
 from sandbox_agent.policy import saved
+from sandbox_agent.policy.hooks import check_programs_outside
 from sandbox_agent.policy.layers import CommandLine
 from sandbox_agent.policy.load import SAVED_RULES_FILE, check_outside_workspace, run_policy
 from sandbox_agent.policy.policy import Policy
@@ -50,10 +54,13 @@ MODEL_KINDS = {"anthropic": "anthropic", "script": "scripted"}
 
 
 @asynccontextmanager
-async def open_session(config: RunConfig, *, approver: Approver | None = None) -> AsyncIterator[Session]:
+async def open_session(
+    config: RunConfig, *, approver: Approver | None = None, hooks: Sequence[ProgramHook] = ()
+) -> AsyncIterator[Session]:
     """A session for one run; its container is removed and its record closed on the way out, whatever happens.
 
-    Changes that were not applied stay in the session's folder for `apply ID`.
+    Changes that were not applied stay in the session's folder for `apply ID`. `hooks` are functions of the program,
+    which run before those of the policy.
 
     Raises:
         ConfigError: the configuration cannot be used (policy, model, key, unknown session).
@@ -66,12 +73,13 @@ async def open_session(config: RunConfig, *, approver: Approver | None = None) -
             kind, name = _model_kind(config.model)
             loading = LoadingModel(lambda: registry.load("models", kind).create(name))
             tasks.start_soon(loading.load)
-            session = await _open(config, approver, tasks)
+            session = await _open(config, approver, hooks, tasks)
             try:
                 session.model = await loading.loaded()
                 yield session
                 await session.last_look()
             finally:
+                await session_hooks.close(session, hurried=sys.exc_info()[0] is not None)
                 tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
                     await session.sandbox.close()
@@ -85,7 +93,9 @@ async def open_session(config: RunConfig, *, approver: Approver | None = None) -
                 await _close(session)
 
 
-async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) -> Session:
+async def _open(
+    config: RunConfig, approver: Approver | None, hooks: Sequence[ProgramHook], tasks: TaskGroup
+) -> Session:
     policy = _policy(config)
     past = load_past(sessions_dir(), config.resume, config.workspace.resolve()) if config.resume else None
     endpoint = await anyio.to_thread.run_sync(reachable_engine)
@@ -123,6 +133,7 @@ async def _open(config: RunConfig, approver: Approver | None, tasks: TaskGroup) 
         save_rule=partial(saved.save, config_dir() / SAVED_RULES_FILE),
     )
     _begin(session, config, spec, past, placement)
+    session_hooks.attach(session, hooks)
     for line in settled:
         session.emit(Notice(level="warning", text=line))
     for line in policy.notes:
@@ -186,6 +197,7 @@ def _policy(config: RunConfig) -> Policy:
     )
     policy = run_policy(config.policy, options)
     check_outside_workspace(policy, config.workspace)
+    check_programs_outside(policy.hooks, config.workspace)
     return policy
 
 

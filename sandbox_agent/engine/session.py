@@ -13,6 +13,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from sandbox_agent.engine import drifting, history
 from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.effects import Doing, Effects
+from sandbox_agent.engine.hooks import Hooks
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.queue import MessageQueue
 from sandbox_agent.errors import SandboxAgentError
@@ -65,7 +66,7 @@ class Session:
 
     `drift_told` has the state of the person's files (see `Drift`) that was last told. `fault` is what ended the
     sandbox while nobody waited for it. `unapplied` names the changes that are only in the
-    session's copy of the folder; None before anyone looked.
+    session's copy of the folder; None before anyone looked. `before_end` is what is done before the sandbox closes.
     """
 
     id: str
@@ -84,6 +85,8 @@ class Session:
     checkpoints: Checkpoints | None = None
     effects: Effects = field(init=False)
     approver: Approver | None = None
+    hooks: Hooks | None = None
+    before_end: Callable[[], Awaitable[None]] | None = None
     save_rule: Callable[[str], None] | None = None
     agent_id: str = "main"
     queue: MessageQueue = field(default_factory=MessageQueue)
@@ -185,6 +188,8 @@ class Session:
         if self.fault is None:
             # A run that called no tool may end before the folder is ready, and there is nothing to compare with then.
             await self.sandbox.start()
+        if self.before_end is not None:
+            await self.before_end()
         if self.checkpoints is not None and self.fault is None:
             last = await self.checkpoints.finish()
         await self.sandbox.close()

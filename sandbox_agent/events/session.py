@@ -195,3 +195,30 @@ class RunFinished(Event):
     duration_s: float
     denials: tuple[JsonObject, ...] = ()
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookRan(Event):
+    """A hook came to its end. `event` is what it was for, `place` "container", "host" or "program", `exit_code` None
+    where it had none (it timed out, or is a function of the embedding program).
+
+    `decision` is "deny", "ask" or "allow" where it said so, `reason` what it said of that or as feedback, `fault` why
+    its answer cannot be used. With a call: its id, its tool, and the digest of the input that the hook was shown.
+    `rewritten` is the input that it put in place of that, `rewritten_sha256` its digest; both None where it did not.
+    """
+
+    type: ClassVar[str] = "hook_ran"
+    hook: str
+    event: str
+    place: str
+    exit_code: int | None
+    duration_s: float
+    decision: str | None = None
+    reason: str | None = None
+    fault: str | None = None
+    location: str | None = None
+    call_id: str | None = None
+    tool: str | None = None
+    input_sha256: str | None = None
+    rewritten: JsonObject | None = None
+    rewritten_sha256: str | None = None

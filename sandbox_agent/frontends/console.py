@@ -15,6 +15,7 @@ from sandbox_agent.events import (
     ChangesApplied,
     Event,
     FolderDrifted,
+    HookRan,
     LimitReached,
     ModelRetrying,
     Notice,
@@ -29,7 +30,7 @@ from sandbox_agent.events import (
     ToolStarted,
     UserMessage,
 )
-from sandbox_agent.frontends import outcome, words
+from sandbox_agent.frontends import hook_lines, outcome, words
 from sandbox_agent.frontends.drift import drift_line
 from sandbox_agent.frontends.printer import Printer
 from sandbox_agent.frontends.sanitise import sanitise
@@ -104,6 +105,9 @@ class ConsoleView:
             case Notice():
                 style = "yellow" if event.level == "warning" else "dim"
                 self._printer.line(f"{self._who(event)}! {sanitise(event.text)}", style=style)
+            case HookRan():
+                for line in hook_lines.lines(event, verbose=self._verbose):
+                    self._printer.line(Text(self._who(event)).append(line))
             case LimitReached():
                 self._printer.line(f"! the limit {sanitise(event.limit)} = {event.value:g} was reached", style="yellow")
             case FolderDrifted():

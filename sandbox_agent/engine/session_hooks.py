@@ -1,0 +1,129 @@
+"""The hooks of a session's life: at its start, when the agent would stop, and at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import anyio
+
+from sandbox_agent.engine.call_hooks import about, told
+from sandbox_agent.engine.hook_answers import HookAnswer
+from sandbox_agent.engine.hooks import AnyHook, Hooks, ProgramHook, verdict_of
+from sandbox_agent.engine.session import Session
+from sandbox_agent.errors import SandboxError
+from sandbox_agent.events import Notice
+from sandbox_agent.policy.hooks import HookEvent
+from sandbox_agent.prompts import prompt
+from sandbox_agent.types import JsonObject, Verdict
+
+STOP_BLOCKS = 8
+"""So often a stop hook may send the agent back in one run; the next stop holds."""
+
+END_S = 30.0
+"""For all session_end hooks together."""
+
+HURRIED_END_S = 1.5
+"""The same, when the session ends by a signal or a fault: what asked for it is waiting."""
+
+_KILL_S = 0.5
+"""Beyond its share, before a hook is not waited for any longer but killed."""
+
+
+def attach(session: Session, program: Sequence[ProgramHook]) -> None:
+    """Give the session its hooks, and say which of them run on this machine."""
+    commands = session.policy.hooks
+    session.hooks = Hooks(
+        (*program, *commands), sandbox=session.sandbox, workspace=session.workspace.host, emit=session.emit
+    )
+    session.before_end = partial(end, session, most_s=END_S)
+    on_host = [f"{hook.id} ({hook.location})" for hook in commands if hook.place == "host"]
+    if on_host:
+        text = f"hooks that run on this machine, outside the container: {', '.join(on_host)}"
+        session.emit(Notice(level="info", text=text))
+
+
+async def close(session: Session, *, hurried: bool) -> None:
+    """Run the session_end hooks of a session that closes, if they have not run yet, whatever is being cancelled.
+
+    `hurried` says that a signal or a fault closes it, and that somebody is waiting for that.
+    """
+    with anyio.CancelScope(shield=True):
+        await end(session, most_s=HURRIED_END_S if hurried else END_S)
+
+
+async def begin(session: Session) -> None:
+    """Run the session_start hooks, once; what they say goes to the model with the first request.
+
+    Raises:
+        SandboxError: the sandbox is gone, or did not come up.
+    """
+    hooks = session.hooks
+    if hooks is None or hooks.begun:
+        return
+    hooks.begun = True
+    source = "resume" if session.messages[:-1] else "startup"
+    for hook in hooks.of(HookEvent.SESSION_START):
+        answer = await _run(session, hook, {"source": source})
+        if answer.context:
+            session.say(told(hook, answer.context))
+
+
+async def may_stop(session: Session, text: str, blocked: int) -> bool:
+    """Run the stop hooks; False when one of them sends the agent on, with its reason as the user's next message.
+
+    Args:
+        session: whose agent would stop.
+        text: what it said last.
+        blocked: how often that has happened in this run.
+
+    Raises:
+        SandboxError: the sandbox is gone.
+    """
+    hooks = session.hooks
+    reasons = []
+    for hook in hooks.of(HookEvent.STOP) if hooks is not None else ():
+        answer = await _run(session, hook, {"stop_hook_active": blocked > 0, "last_assistant_message": text})
+        if verdict_of(hook, answer) is Verdict.DENY:
+            reasons.append(prompt("engine/hook_stop").format(hook=hook.id, reason=answer.reason))
+    if not reasons:
+        return True
+    if blocked >= STOP_BLOCKS:
+        _warn(session, f"stop hooks have sent the agent back {blocked} times; now it stops")
+        return True
+    session.say("\n\n".join(reasons))
+    return False
+
+
+async def end(session: Session, *, most_s: float) -> None:
+    """Run the session_end hooks, once, of a session that had begun; each gets its share of the time that is left.
+
+    Cancelling ends the one that runs. Faults, also of the sandbox, are told and end nothing.
+    """
+    hooks = session.hooks
+    if hooks is None or not hooks.begun or hooks.ended:
+        return
+    hooks.ended = True
+    ending = hooks.of(HookEvent.SESSION_END)
+    deadline = anyio.current_time() + most_s
+    for index, hook in enumerate(ending):
+        share_s = max(0.0, deadline - anyio.current_time()) / (len(ending) - index)
+        try:
+            with anyio.fail_after(share_s + _KILL_S):
+                await _run(session, hook, {"reason": hooks.status}, most_s=share_s)
+        except TimeoutError:
+            _warn(session, f"the hook {hook.id} was ended: it took more than its {share_s:.1f} s")
+        except SandboxError as exc:
+            _warn(session, f"the hook {hook.id} could not be run: {exc}")
+
+
+async def _run(session: Session, hook: AnyHook, more: JsonObject, *, most_s: float | None = None) -> HookAnswer:
+    assert session.hooks is not None
+    answer = await session.hooks.run(hook, {**about(session), **more}, agent_id=session.agent_id, most_s=most_s)
+    if answer.fault is not None:
+        _warn(session, f"the hook {hook.id} {answer.fault}")
+    return answer
+
+
+def _warn(session: Session, text: str) -> None:
+    session.emit(Notice(agent_id=session.agent_id, level="warning", text=text))
