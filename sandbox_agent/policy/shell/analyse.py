@@ -105,7 +105,7 @@ def analyse(command: str) -> ShellAnalysis:
     if hidden is not None:
         concerns = (*concerns, Concern("the command", f"it holds a character that is not shown as such: {hidden}"))
     plain = not concerns and any(part.words for part in commands)
-    only_reads = plain and all(_only_reads(part) for part in commands)
+    only_reads = plain and all(part_only_reads(part) for part in commands)
     read_only = only_reads and not any(changes_folder(part) for part in commands)
     return ShellAnalysis(command, None, commands, guesses, concerns, only_reads, read_only)
 
@@ -152,7 +152,8 @@ def file_writes(command: SimpleCommand) -> list[Word]:
     return [r.target for r in command.redirects if r.writes and r.target.text != NULL_DEVICE]
 
 
-def _only_reads(command: SimpleCommand) -> bool:
+def part_only_reads(command: SimpleCommand) -> bool:
+    """True if the list of commands that only read speaks for it, and nothing that is written rides along."""
     if blockers(command, listed=True) or file_writes(command) or command.writes:
         return False
     if not command.words or command.transparent:
