@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from sandbox_agent.errors import PolicyError
 
 _BETWEEN_WORDS = "\x1f"
+_NO_BOUNDARY = "\ue003"
+"""For a word that holds the character between words itself."""
 _LITERAL_STAR = "\ue001"
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _OPERATORS = re.compile(r"&&|\|\||[;|&<>\n`]|\$\(")
@@ -24,7 +26,10 @@ class CommandPattern:
     """The words a rule names. `everything` is the rule `Bash(*)`."""
 
     text: str
-    regex: re.Pattern[str]
+    pieces: tuple[str, ...]
+    """The rule's words in one text, cut at its wildcards."""
+    prefix: bool
+    """Further words may follow."""
     everything: bool
     words: tuple[str, ...]
     """The rule's own words, without the prefix mark; a wildcard is still in them."""
@@ -33,7 +38,11 @@ class CommandPattern:
 
     def matches(self, words: Sequence[str]) -> bool:
         """True if the pattern covers exactly this command."""
-        return self.everything or self.regex.fullmatch(_BETWEEN_WORDS.join(words)) is not None
+        if self.everything:
+            return True
+        text = _BETWEEN_WORDS.join(word.replace(_BETWEEN_WORDS, _NO_BOUNDARY) for word in words)
+        more = (*self.pieces[:-1], self.pieces[-1] + _BETWEEN_WORDS, "")
+        return _matches(self.pieces, text) or (self.prefix and _matches(more, text))
 
 
 def parse_command_pattern(text: str, *, location: str | None = None) -> CommandPattern:
@@ -53,12 +62,10 @@ def parse_command_pattern(text: str, *, location: str | None = None) -> CommandP
             location=location,
         )
     everything = stem in ("", "*")
-    pattern = _BETWEEN_WORDS.join(_word_regex(word) for word in words)
-    if prefix:
-        pattern += f"(?:{_BETWEEN_WORDS}.*)?"
+    pieces = tuple(piece.replace(_LITERAL_STAR, "*") for piece in _BETWEEN_WORDS.join(words).split("*"))
     literal = next((index for index, word in enumerate(words) if "*" in word), len(words))
     named = tuple(word.replace(_LITERAL_STAR, "*") for word in words)
-    return CommandPattern(text, re.compile(pattern, re.DOTALL), everything, named, literal)
+    return CommandPattern(text, pieces, prefix, everything, named, literal)
 
 
 def _split(stem: str, text: str, location: str | None) -> list[str]:
@@ -76,6 +83,20 @@ def _split(stem: str, text: str, location: str | None) -> list[str]:
     return words
 
 
-def _word_regex(word: str) -> str:
-    """`*` is any text; it crosses words, so that `Bash(ls*)` covers `ls -la` as people expect."""
-    return ".*".join(re.escape(piece.replace(_LITERAL_STAR, "*")) for piece in word.split("*"))
+def _matches(pieces: Sequence[str], text: str) -> bool:
+    """Whether the text is the pieces with anything between them, words included, so that `Bash(ls*)` covers `ls -la`
+    as people expect. Each piece is taken where it first occurs: no text makes that slow, as a backtracking regular
+    expression would be."""
+    first, *middle = pieces
+    if not middle:
+        return text == first
+    last = middle.pop()
+    if not text.startswith(first) or not text.endswith(last):
+        return False
+    position, end = len(first), len(text) - len(last)
+    for piece in middle:
+        found = text.find(piece, position, end)
+        if found < 0:
+            return False
+        position = found + len(piece)
+    return position <= end

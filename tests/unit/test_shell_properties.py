@@ -65,7 +65,7 @@ def test_the_parser_is_the_one_of_the_package() -> None:
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ("exec sleep 60", "took longer than 1.5 s"),
+        ("exec sleep 60", "took too long"),
         ("exec cat /dev/zero", "too large"),
         ("echo '{'", "gave no tree"),
         ("echo '[]'", "gave no tree"),

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import functools
 import posixpath
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from sandbox_agent.policy.shell.facts import with_facts
-from sandbox_agent.policy.shell.model import ANY_WORD, NEVER, Concern, Hazard, SimpleCommand, Word, WordKind
-from sandbox_agent.policy.shell.parser import UnreadableError, hidden_character, parse
+from sandbox_agent.policy.paths import TOOLS_HOME
+from sandbox_agent.policy.shell.collect import collect
+from sandbox_agent.policy.shell.model import ANY_WORD, Concern, SimpleCommand, Word, WordKind
+from sandbox_agent.policy.shell.parser import UnreadableError, hidden_character
 from sandbox_agent.policy.shell.tables import tables
-from sandbox_agent.policy.shell.walk import MAX_COMMANDS, Found, walk
-from sandbox_agent.policy.shell.wrappers import unwrap
 from sandbox_agent.types import WORKSPACE_MOUNT, PathAccess
 
-MAX_SCRIPTS = 20
-"""Shell texts inside one command (`bash -c`, `eval`, here-documents) that are parsed; each costs a process."""
-MAX_WRAPPING = 10
-MAX_WORDS = 5000
 MAX_PATH_BYTES = 4096
+MAX_FILES = 2000
+"""That are looked up in the container; each folder that a `cd` may lead to counts."""
+MAX_FOLDERS = 64
+MAX_NAME_BYTES = 255
+"""Of one part of a path: Linux has no longer ones."""
 NULL_DEVICE = "/dev/null"
 _NETWORK_DEVICES = ("/dev/tcp/", "/dev/udp/")
 
@@ -55,14 +54,26 @@ class ShellAnalysis:
         return tuple(found)
 
     def folders(self, cwd: str) -> tuple[str, ...]:
-        """The folders that relative paths may be relative to: `cwd`, and where each `cd` may lead."""
-        folders = [cwd]
-        for command in self.commands:
-            if command.program not in ("cd", "pushd") or len(command.words) < 2 or not command.words[-1].static:
-                continue
-            target = command.words[-1].text
-            folders += [absolute(folder, target) for folder in folders[:8]]
-        return tuple(dict.fromkeys(folders))
+        """The folders that relative paths may be relative to: `cwd`, and where each `cd` may lead, as far as that is
+        followed."""
+        folders = {cwd: None}
+        for target in _moves(self.commands):
+            folders |= {absolute(folder, target): None for folder in tuple(folders)}
+            if len(folders) > MAX_FOLDERS:
+                break
+        return tuple(folders)[:MAX_FOLDERS]
+
+
+def _moves(commands: Iterable[SimpleCommand]) -> Iterator[str]:
+    """Where each `cd` goes, as written; one that is only known at run time is left out."""
+    for command in commands:
+        if command.program not in ("cd", "pushd"):
+            continue
+        words = [word for word in command.words[1:] if not word.text.startswith("-")]
+        if not words:
+            yield TOOLS_HOME
+        elif words[-1].static and is_path(words[-1].text):
+            yield words[-1].text
 
 
 def operands(command: SimpleCommand) -> Iterator[tuple[Word, bool]]:
@@ -83,9 +94,10 @@ def operands(command: SimpleCommand) -> Iterator[tuple[Word, bool]]:
 def is_path(text: str) -> bool:
     """False for text that no path can be, or that cannot be sent: empty, too long, or bytes that are no UTF-8."""
     try:
-        return 0 < len(text.encode("utf-8")) <= MAX_PATH_BYTES
+        raw = text.encode("utf-8")
     except UnicodeEncodeError:
         return False
+    return 0 < len(raw) <= MAX_PATH_BYTES and all(len(name) <= MAX_NAME_BYTES for name in raw.split(b"/"))
 
 
 def absolute(folder: str, path: str) -> str:
@@ -98,16 +110,32 @@ def absolute(folder: str, path: str) -> str:
 def analyse(command: str) -> ShellAnalysis:
     """Take a command text apart. Never raises on any text: what cannot be read has a `problem`."""
     try:
-        commands, guesses, concerns = _collect(command)
+        found = collect(command)
     except UnreadableError as exc:
         return ShellAnalysis(command, problem=str(exc))
+    commands, concerns = found.commands, found.concerns
+    problem, more = _beyond_caps(commands)
+    if problem is not None:
+        return ShellAnalysis(command, problem=problem)
+    concerns = (*concerns, *more)
     hidden = hidden_character(command)
     if hidden is not None:
         concerns = (*concerns, Concern("the command", f"it holds a character that is not shown as such: {hidden}"))
     plain = not concerns and any(part.words for part in commands)
     only_reads = plain and all(part_only_reads(part) for part in commands)
     read_only = only_reads and not any(changes_folder(part) for part in commands)
-    return ShellAnalysis(command, None, commands, guesses, concerns, only_reads, read_only)
+    return ShellAnalysis(command, None, commands, found.guesses, concerns, only_reads, read_only)
+
+
+def _beyond_caps(commands: tuple[SimpleCommand, ...]) -> tuple[str | None, list[Concern]]:
+    """What is wrong with the files named: a problem, or concerns."""
+    folders = ShellAnalysis("", commands=commands).folders(WORKSPACE_MOUNT)
+    named = {word.text for command in commands for word, _ in operands(command)}
+    if len(named) * len(folders) > MAX_FILES:
+        return f"it names more than {MAX_FILES} files", []
+    if len(folders) == MAX_FOLDERS:
+        return None, [Concern("cd", "it changes the folder too often to be followed")]
+    return None, []
 
 
 def blockers(command: SimpleCommand, *, listed: bool = False) -> list[str]:
@@ -165,80 +193,3 @@ def changes_folder(command: SimpleCommand) -> bool:
     """True for `cd` and its kin."""
     program = tables().programs.get(command.program)
     return program is not None and program.changes_folder
-
-
-def _collect(text: str) -> tuple[tuple[SimpleCommand, ...], tuple[SimpleCommand, ...], tuple[Concern, ...]]:
-    """Walk the text and, in turn, every shell text and every command that it would run."""
-    texts: deque[_Text] = deque([_Text(text)])
-    commands: list[SimpleCommand] = []
-    guesses: list[SimpleCommand] = []
-    concerns: list[Concern] = []
-    parsed = words = 0
-    while texts:
-        current = texts.popleft()
-        parsed += 1
-        if parsed > MAX_SCRIPTS:
-            raise UnreadableError(f"it holds more than {MAX_SCRIPTS} shell texts")
-        found = _walked(current)
-        concerns += found.concerns
-        texts += [_Text(inner, "process substitution") for inner in found.texts]
-        words += sum(len(command.words) for command in found.commands)
-        for command in found.commands:
-            commands += _unwrapped(replace(command, via=command.via or current.via), guesses, texts)
-            if len(commands) + len(guesses) > MAX_COMMANDS or words > MAX_WORDS:
-                raise UnreadableError(f"it has more than {MAX_COMMANDS} commands or {MAX_WORDS} words")
-    return tuple(commands), tuple(guesses), tuple(concerns)
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """A shell text to parse. A partial one holds what is known before run time; it need not parse."""
-
-    text: str
-    via: str = ""
-    partial: bool = False
-
-
-def _walked(current: _Text) -> Found:
-    try:
-        return walk(parse(current.text), current.text)
-    except UnreadableError:
-        if not current.partial:
-            raise
-        return Found()
-
-
-def _unwrapped(command: SimpleCommand, guesses: list[SimpleCommand], texts: deque[_Text]) -> Iterator[SimpleCommand]:
-    """The command and what it wraps, outermost first; shell texts go to `texts`."""
-    waiting = deque([(command, 0)])
-    while waiting:
-        current, depth = waiting.popleft()
-        if depth > MAX_WRAPPING:
-            raise UnreadableError(f"commands are wrapped more than {MAX_WRAPPING} deep")
-        found = unwrap(current)
-        hazards = list(found.hazards)
-        name = current.program
-        for script in found.scripts:
-            if script.static:
-                texts.append(_Text(script.text, f"{name} (shell text)"))
-            else:
-                texts.append(_Text(script.partial or "", f"{name} (shell text)", partial=True))
-                hazards.append(Hazard(NEVER, "runs text that is only known at run time"))
-        transparent = current.transparent or found.transparent
-        yield with_facts(replace(current, hazards=(*current.hazards, *hazards), transparent=transparent))
-        waiting += [(_inner(current, words, name), depth + 1) for words in found.inner if words]
-        guesses += [with_facts(_inner(current, words, name)) for words in found.guesses if words]
-
-
-def _inner(outer: SimpleCommand, words: tuple[Word, ...], via: str) -> SimpleCommand:
-    """A wrapped command; here-documents of the wrapper are its input too."""
-    source = " ".join(word.text for word in words)
-    return SimpleCommand(
-        words,
-        source,
-        background=outer.background,
-        input_texts=outer.input_texts,
-        via=via,
-        line=outer.line,
-        inside=outer.inside,
-    )

@@ -69,7 +69,7 @@ def walk(tree: Node, text: str) -> Found:
     """
     walker = _Walker(text.encode("utf-8"))
     try:
-        walker.follows_loops = not sets_variables(tree)
+        walker.follows_loops = "for" in text and not sets_variables(tree)
         walker.statements(tree.get("Stmts"))
     except RecursionError as exc:
         raise UnreadableError("it is nested too deeply to judge") from exc
