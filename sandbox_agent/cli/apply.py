@@ -20,6 +20,8 @@ from sandbox_agent.frontends.summary import RunSummary
 from sandbox_agent.frontends.terminal import Terminal, open_terminal
 from sandbox_agent.workspaces.base import ApplyOutcome
 
+_BY_NAME = "a link or special file goes only when its own path is named"
+
 
 @click.command(
     name="apply",
@@ -30,7 +32,7 @@ from sandbox_agent.workspaces.base import ApplyOutcome
 )
 @click.argument("session_id", metavar="ID")
 @click.argument("paths", metavar="[PATH|PATTERN]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Apply all without asking (links only when named).")
+@click.option("--all", "everything", is_flag=True, help="Apply all without asking (links and FIFOs only when named).")
 @click.option("--hunks", "by_hunk", is_flag=True, help="Ask about every hunk (of the paths named, or of all).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document in place of text; needs --all or paths.")
 def COMMAND(session_id: str, paths: tuple[str, ...], everything: bool, by_hunk: bool, as_json: bool) -> int:
@@ -99,15 +101,15 @@ def _choose(kept: Kept, paths: tuple[str, ...], printer: Printer, *, by_hunk: bo
 
 def _named(kept: Kept, paths: tuple[str, ...]) -> Choice:
     chosen: set[str] = set()
-    left_out = review.links_left_out(kept.changes, paths)
+    left_out = review.named_only_left_out(kept.changes, paths)
     for word in paths:
         found = review.matching(kept.changes, word)
         if not found:
-            why = " (a link goes only when its own path is named)" if left_out else ""
+            why = f" ({_BY_NAME})" if left_out else ""
             raise ConfigError(f"session {kept.session_id} has no change that fits {word!r}{why}; nothing was applied")
         chosen |= found
     for path in left_out:
-        click.echo(f"Not applied: {sanitise(path)} (a link goes only when its own path is named)", err=True)
+        click.echo(f"Not applied: {sanitise(path)} ({_BY_NAME})", err=True)
     return Choice(tuple(str(change["path"]) for change in kept.changes if change["path"] in chosen))
 
 

@@ -128,21 +128,24 @@ def select(changes: Sequence[JsonObject], wanted: str) -> tuple[tuple[str, ...],
 def matching(changes: Sequence[JsonObject], word: str) -> set[str]:
     """The paths a path, a folder or a pattern means; a path of that very name is meant alone.
 
-    A link is meant by its own path only: what it leads to is not in the diff.
+    A link or special file is meant by its own path only: what it leads to, or does, is not in the diff.
     """
     hits = covered(changes, word)
-    links = {str(change["path"]) for change in changes if change.get("entry") == "link"}
-    return hits if word in hits else hits - links
+    return hits if word in hits else hits - {str(change["path"]) for change in changes if _goes_by_name(change)}
 
 
-def links_left_out(changes: Sequence[JsonObject], words: Sequence[str]) -> tuple[str, ...]:
-    """The links that folders and patterns cover, and that no word names."""
+def named_only_left_out(changes: Sequence[JsonObject], words: Sequence[str]) -> tuple[str, ...]:
+    """The links and special files that folders and patterns cover, and that no word names."""
     hits = {path for word in words for path in covered(changes, word) if path not in words}
-    return tuple(str(change["path"]) for change in changes if change.get("entry") == "link" and change["path"] in hits)
+    return tuple(str(change["path"]) for change in changes if _goes_by_name(change) and change["path"] in hits)
+
+
+def _goes_by_name(change: JsonObject) -> bool:
+    return change.get("entry") in ("link", "other") and change.get("kind") != "deleted"
 
 
 def covered(changes: Sequence[JsonObject], word: str) -> set[str]:
-    """All paths that a path, a folder or a pattern covers, links too."""
+    """All paths that a path, a folder or a pattern covers, links and special files too."""
     paths = [str(change["path"]) for change in changes]
     if word in paths:
         return {word}
@@ -152,8 +155,9 @@ def covered(changes: Sequence[JsonObject], word: str) -> set[str]:
 
 def _picked(printer: Printer, changes: Sequence[JsonObject], wanted: str) -> tuple[str, ...]:
     """What was chosen, or nothing when a word means no change: applying half of what was meant would surprise."""
-    for path in links_left_out(changes, wanted.replace(",", " ").split()):
-        printer.line(f"The link {exact(path).text} goes only when its own path is named.", style="yellow")
+    for path in named_only_left_out(changes, wanted.replace(",", " ").split()):
+        what = "link" if _by_path(changes, path).get("entry") == "link" else "special file"
+        printer.line(f"The {what} {exact(path).text} goes only when its own path is named.", style="yellow")
     picked, unknown = select(changes, wanted)
     if unknown:
         printer.line(f"No change fits {', '.join(sanitise(word) for word in unknown)}.", style="yellow")

@@ -17,6 +17,7 @@ from sandbox_agent.workspaces.ledger import Ledger, Plan
 from sandbox_agent.workspaces.manifest import Entry
 from sandbox_agent.workspaces.nofollow import NotRegularError
 from sandbox_agent.workspaces.put import Conflict, explain
+from sandbox_agent.workspaces.putspecial import withheld as withheld_for
 from sandbox_agent.workspaces.review import Difference, Review
 from sandbox_agent.workspaces.source import CHANGED_IN_COPY, ContentError, Source
 from sandbox_agent.workspaces.textdiff import MAX_FILE_BYTES
@@ -66,12 +67,11 @@ class Applier:
             below = named is not None and any(path.startswith(name + "/") for name in named)
             if named is not None and path not in named and path not in hunks and not below:
                 continue
-            if difference.after is not None and difference.after.kind is Kind.OTHER:
-                withheld[path] = "a FIFO or socket is never copied out"
-            elif difference.after is not None and difference.after.kind is Kind.LINK and path not in (named or ()):
-                withheld[path] = f"a link to {difference.after.target}: goes only when its own path is named"
-            else:
+            why = withheld_for(difference.after, named=path in (named or ()))
+            if why is None:
                 chosen.append(difference)
+            else:
+                withheld[path] = why
         return chosen, withheld
 
     def _ready(self, difference: Difference, spans: Collection[Span] | None) -> Difference | None:

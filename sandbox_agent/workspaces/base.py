@@ -45,8 +45,8 @@ class Change:
     """One path that differs from the folder as it was at the start.
 
     `kind` is added, modified (with or without the executable bit), deleted, mode (only the executable bit), type
-    (another sort of entry), link (other target) or other (a FIFO or socket appeared). `entry` is what the path is
-    now, or was when it is deleted. A folder is listed only when it is empty, or in the way of a type change.
+    (another sort of entry), link (other target) or other (a FIFO, socket or device appeared). `entry` is what the path
+    is now, or was when it is deleted. A folder is listed only when it is empty, or in the way of a type change.
     Digests are SHA-256 of the content, for a link of its target's text; from 1 GiB on they are prefixed "blocks:"
     and computed without reading holes. `danger` says what it may do later on the host, None if nothing is known.
     `diff` is a unified diff, unsanitised; None with the cause in `note` (binary, too large, original is gone).

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Kind, Owner
 from sandbox_agent.workspaces.content import transfer
-from sandbox_agent.workspaces.entries import file_kind, link_digest, special_name
+from sandbox_agent.workspaces.entries import file_kind, link_digest, special, special_name
 from sandbox_agent.workspaces.manifest import MASKED_BY, Entry, Manifest, stamp
 from sandbox_agent.workspaces.nofollow import Place, encode, open_folder_at
 from sandbox_agent.workspaces.notes import Notes
@@ -87,7 +87,7 @@ class Copier:
             self._hide(found.path, kind, MASKED_BY + rule)
             return
         if kind is Kind.OTHER:
-            self._hide(found.path, kind, f"not copied: {special_name(found.info.st_mode)}")
+            self._hide(found.path, kind, f"not copied: {special_name(special(found.info))}")
             return
         try:
             self._copy(kind, found, Place(source_fd, name), Place(target_fd, name))

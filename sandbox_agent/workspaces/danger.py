@@ -8,9 +8,14 @@ import tomllib
 from importlib import resources
 
 from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.entries import special_name
 from sandbox_agent.workspaces.manifest import Entry
 
 _RULES_FILE = "danger.toml"
+_SPECIAL = {
+    "a FIFO": "a FIFO: whoever reads it may wait without end",
+    "a socket": "a socket: whoever connects to it talks to a program of somebody's",
+}
 
 
 @functools.cache
@@ -37,7 +42,7 @@ def danger_of(path: str, before: Entry | None, after: Entry | None, *, bare_repo
         inside = after.target is not None and not after.target.startswith("/") and ".." not in after.target.split("/")
         reasons.append(f"a link to {after.target}" + ("" if inside else ", which may lead out of the folder"))
     if after.kind is Kind.OTHER:
-        reasons.append("a FIFO or socket: whoever reads it may wait without end")
+        reasons.append(_SPECIAL.get(special_name(after.target), "a device: opening it talks to the system's hardware"))
     if after.executable:
         reasons.append("executable" if before is None or not before.executable else "an executable was changed")
     reasons += [reason for pattern, reason in _rules() if pattern.search(path)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Drift, Kind
-from sandbox_agent.workspaces.entries import examine, file_kind
+from sandbox_agent.workspaces.entries import examine, file_kind, special
 from sandbox_agent.workspaces.manifest import RACY_NS, Entry, Manifest, Stamp, stamp
 from sandbox_agent.workspaces.tree import Tree
 
@@ -70,7 +70,7 @@ def _found(manifest: Manifest, host: Tree, kind_of: Callable[[str, os.stat_resul
 
 def _became(base: Manifest, path: str, info: os.stat_result, host: Tree, began_ns: int) -> str | None:
     known = base.entries.get(path)
-    if known is None or known.hidden is not None or known.kind is not _kind(info):
+    if known is None or known.hidden is not None or known.kind is not _kind(info) or known.kind is Kind.OTHER:
         return _other_sort(base, path, info)
     if known.kind is Kind.DIRECTORY or info.st_ctime_ns < began_ns - RACY_NS:
         return None
@@ -83,7 +83,7 @@ def _became(base: Manifest, path: str, info: os.stat_result, host: Tree, began_n
 def _moved(base: Manifest, path: str, info: os.stat_result, host: Tree) -> str | None:
     """How an entry of the folder differs from what the manifest, which has its stamps, says; None if it does not."""
     known = base.entries.get(path)
-    if known is None or known.hidden is not None or known.kind is not _kind(info):
+    if known is None or known.hidden is not None or known.kind is not _kind(info) or known.kind is Kind.OTHER:
         return _other_sort(base, path, info)
     if known.kind is Kind.LINK and info.st_ctime_ns >= base.finished_ns - RACY_NS:
         return "link" if _examined(host, path, info).target != known.target else None
@@ -98,7 +98,10 @@ def _other_sort(base: Manifest, path: str, info: os.stat_result) -> str | None:
     known = base.entries.get(path)
     if known is None:
         return None if base.hidden_by(path) else "added"
-    return "type" if known.hidden is None and known.kind is not _kind(info) else None
+    if known.hidden is not None:
+        return None
+    same = known.kind is _kind(info) and (known.kind is not Kind.OTHER or known.target == special(info))
+    return None if same else "type"
 
 
 def as_started(start: Start, host: Tree, merged: Tree) -> Manifest:

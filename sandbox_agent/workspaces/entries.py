@@ -11,6 +11,8 @@ from sandbox_agent.workspaces.content import digest
 from sandbox_agent.workspaces.manifest import Entry, stamp
 from sandbox_agent.workspaces.nofollow import Place
 
+FIFO, SOCKET = "p", "s"
+
 
 def file_kind(mode: int) -> Kind:
     """What an `st_mode` stands for."""
@@ -21,11 +23,19 @@ def file_kind(mode: int) -> Kind:
     return Kind.LINK if stat.S_ISLNK(mode) else Kind.OTHER
 
 
-def special_name(mode: int) -> str:
-    """The everyday name of a special file."""
-    if stat.S_ISFIFO(mode):
+def special(info: os.stat_result) -> str:
+    """What a special file is, as the `target` of its entry: the letter that `find` has, and a device's numbers."""
+    if stat.S_ISFIFO(info.st_mode) or stat.S_ISSOCK(info.st_mode):
+        return FIFO if stat.S_ISFIFO(info.st_mode) else SOCKET
+    letter = "c" if stat.S_ISCHR(info.st_mode) else "b"
+    return f"{letter} {os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"
+
+
+def special_name(target: str | None) -> str:
+    """The everyday name of what `special` tells."""
+    if target == FIFO:
         return "a FIFO"
-    return "a socket" if stat.S_ISSOCK(mode) else "a device"
+    return "a socket" if target == SOCKET else "a device"
 
 
 def link_digest(target: str) -> str:
@@ -46,7 +56,9 @@ def examine(place: Place) -> Entry | None:
     if kind is Kind.LINK:
         text = place.readlink()
         return Entry(kind, link_digest(text), size_bytes=len(text), target=text)
-    if kind is not Kind.FILE:
+    if kind is Kind.OTHER:
+        return Entry(kind, mode=info.st_mode & 0o777, target=special(info))
+    if kind is Kind.DIRECTORY:
         return Entry(kind, mode=info.st_mode & 0o777)
     fd = place.open_file()
     try:

@@ -46,8 +46,9 @@ def in_git(path: str) -> bool:
 class Entry:
     """One path. `hidden` is why the session does not see it; then only `kind` is known besides.
 
-    `sha256` is of a file's content or a link's target text, None for folders. `stamp` is of the file the session
-    works on. `mode` has permission bits only.
+    `sha256` is of a file's content or a link's target text, None for folders. `target` is a link's text, or what a
+    special file is (see `entries.special`). `stamp` is of the file the session works on. `mode` has permission bits
+    only.
     """
 
     kind: Kind

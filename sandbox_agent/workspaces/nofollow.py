@@ -246,6 +246,23 @@ class Place:
         """Make a link with exactly this text; raises FileExistsError when anything is there."""
         os.symlink(target.encode("utf-8", "surrogateescape"), self.name, dir_fd=self.folder_fd)
 
+    def mkfifo(self) -> None:
+        """Make a FIFO of mode 0600; raises FileExistsError when anything is there."""
+        os.mkfifo(self.name, 0o600, dir_fd=self.folder_fd)
+
+    def mknod(self, mode: int, device: int) -> None:
+        """Make a device node, `mode` with its type; raises PermissionError for all but root."""
+        os.mknod(self.name, mode, device, dir_fd=self.folder_fd)
+
+    def dress(self, uid: int, gid: int, mode: int) -> None:
+        """Give an entry that is neither link nor to be opened its owner (-1 keeps one) and mode."""
+        fd = os.open(self.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.folder_fd)
+        try:
+            os.chown(f"/proc/self/fd/{fd}", uid, gid)
+            os.chmod(f"/proc/self/fd/{fd}", mode)  # by the descriptor's own name, which nobody can swap
+        finally:
+            os.close(fd)
+
     def rename_to(self, other: Place) -> None:
         """Move within or between opened folders, replacing what is there if the system allows it."""
         os.rename(self.name, other.name, src_dir_fd=self.folder_fd, dst_dir_fd=other.folder_fd)

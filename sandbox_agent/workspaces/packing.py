@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import IO, cast
 
 from sandbox_agent.workspaces.base import Kind
-from sandbox_agent.workspaces.entries import special_name
+from sandbox_agent.workspaces.entries import special, special_name
 from sandbox_agent.workspaces.manifest import Entry, Manifest
 from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.survey import Survey
@@ -70,7 +70,7 @@ def _add(
     member = tarfile.TarInfo(path)
     member.mtime, member.mode = int(info.st_mtime), info.st_mode & 0o777
     if entry.kind is Kind.OTHER:
-        why = f"not copied: {special_name(info.st_mode)}"
+        why = f"not copied: {special_name(special(info))}"
         notes.add(why, path)
         return Entry(entry.kind, hidden=why)
     if entry.kind is Kind.FILE:

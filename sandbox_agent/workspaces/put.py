@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.content import transfer
+from sandbox_agent.workspaces.entries import file_kind, special
 from sandbox_agent.workspaces.manifest import Entry, stamp
 from sandbox_agent.workspaces.nofollow import NotRegularError, Place, open_folder_at
+from sandbox_agent.workspaces.putspecial import UnmakeableError, make_special
 from sandbox_agent.workspaces.review import Difference
 from sandbox_agent.workspaces.source import CHANGED_IN_COPY, ContentError, Source
 from sandbox_agent.workspaces.store import Store
@@ -43,11 +47,18 @@ def explain(error: Conflict | OSError) -> str:
 class Putter:
     """Writes into opened folders of the host, as the owner the folder has."""
 
-    def __init__(self, source: Source, temporary_prefix: str, chosen: Store | None = None) -> None:
-        """`chosen` has the contents that were made of some hunks of a file."""
+    def __init__(
+        self,
+        source: Source,
+        temporary_prefix: str,
+        chosen: Store | None = None,
+        devices: Mapping[str, Entry] = MappingProxyType({}),
+    ) -> None:
+        """`chosen` has the contents that were made of some hunks of a file, `devices` those that may be made again."""
         self._source = source
         self._prefix = temporary_prefix
         self._chosen = chosen
+        self._devices = devices
 
     def put(self, difference: Difference, current: Entry | None, place: Place) -> None:
         """Bring one addition, modification, mode or type change over.
@@ -68,7 +79,18 @@ class Putter:
                 place.unlink()
             self.make_folder(place)
         elif after.kind is Kind.LINK:
-            self._put_link(after.target or "", current, place)
+            with self._beside(current, place) as temporary:
+                temporary.symlink(after.target or "")
+                if os.geteuid() == 0:
+                    folder = os.fstat(place.folder_fd)
+                    ids = (folder.st_uid, folder.st_gid)
+                    os.chown(temporary.name, *ids, dir_fd=place.folder_fd, follow_symlinks=False)
+        elif after.kind is Kind.OTHER:
+            with self._beside(current, place) as temporary:
+                try:
+                    make_special(after.target or "", temporary, self._devices)
+                except UnmakeableError as error:
+                    raise Conflict(str(error)) from error
         elif difference.kind == "mode":
             self._put_mode(difference, current, place)
         else:
@@ -128,21 +150,20 @@ class Putter:
         finally:
             os.close(fd)
 
-    def _put_link(self, target: str, current: Entry | None, place: Place) -> None:
+    @contextmanager
+    def _beside(self, current: Entry | None, place: Place) -> Iterator[Place]:
+        """A name beside the destination, to make a link or special file at, which then gets the name itself."""
         temporary = Place(place.folder_fd, f"{self._prefix}{secrets.token_hex(8)}".encode())
-        temporary.symlink(target)
         try:
-            if os.geteuid() == 0:
-                folder = os.fstat(place.folder_fd)
-                ids = (folder.st_uid, folder.st_gid)
-                os.chown(temporary.name, *ids, dir_fd=place.folder_fd, follow_symlinks=False)
+            yield temporary
             _still(place, current)
             if current is None:
                 temporary.rename_new(place)
             else:
                 temporary.rename_to(place)
         except (Conflict, OSError):
-            temporary.unlink()
+            with contextlib.suppress(FileNotFoundError):
+                temporary.unlink()
             raise
 
 
@@ -163,7 +184,9 @@ def _still(place: Place, current: Entry | None) -> None:
         raise Conflict("appeared or vanished here while it was being applied")
     if info is None or current is None:
         return
-    if current.kind is Kind.LINK:
+    if current.kind is Kind.OTHER:
+        same = file_kind(info.st_mode) is Kind.OTHER and special(info) == current.target
+    elif current.kind is Kind.LINK:
         same = stat.S_ISLNK(info.st_mode) and place.readlink() == current.target
     else:
         same = stamp(info) == current.stamp

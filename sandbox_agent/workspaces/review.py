@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from sandbox_agent.workspaces.base import Change, Kind
 from sandbox_agent.workspaces.danger import danger_of
+from sandbox_agent.workspaces.entries import special_name
 from sandbox_agent.workspaces.gitfolder import git_notes
 from sandbox_agent.workspaces.manifest import Entry, Manifest, in_git
 from sandbox_agent.workspaces.notes import Notes
@@ -111,6 +112,8 @@ def _kind(before: Entry, after: Entry) -> str | None:
         return "other" if after.kind is Kind.OTHER else "type"
     if before.kind is Kind.LINK:
         return "link" if before.target != after.target else None
+    if before.kind is Kind.OTHER:
+        return "other" if before.target != after.target else None
     if before.kind is not Kind.FILE:
         return None
     if before.sha256 != after.sha256:
@@ -197,12 +200,24 @@ def _in_bare_repository(path: str, after: dict[str, Entry]) -> bool:
     return False
 
 
+def _what(entry: Entry | None) -> str:
+    if entry is None:
+        return "nothing"
+    return special_name(entry.target) if entry.kind is Kind.OTHER else f"a {entry.kind.value}"
+
+
 def _diff(difference: Difference, texts: _Texts, budget: Budget) -> tuple[str | None, str | None, bool]:
     """(diff, why there is none, whether a side is binary)."""
+    if difference.after is not None and difference.after.kind is Kind.OTHER:
+        was = f", was {_what(difference.before)}" if difference.before else ""
+        return None, special_name(difference.after.target) + was, False
     sides = [e for e in (difference.before, difference.after) if e is not None and e.kind is not Kind.DIRECTORY]
-    if difference.kind in ("other", "type") or not sides:
-        was = difference.before.kind.value if difference.before else "nothing"
-        return None, f"was {was}" if difference.kind in ("other", "type") else "an empty folder", False
+    if difference.kind == "type":
+        return None, f"was {_what(difference.before)}", False
+    if any(entry.kind is Kind.OTHER for entry in sides):
+        return None, _what(difference.before), False
+    if not sides:
+        return None, "an empty folder", False
     if any(entry.size_bytes > MAX_FILE_BYTES for entry in sides):
         return None, f"larger than {MAX_FILE_BYTES // 1024} KiB: only sizes are shown", False
     if budget.chars <= 0:

@@ -30,7 +30,7 @@ class Node(NamedTuple):
 
     `mode` has all twelve bits, set-id and sticky as found. `sha256` is of a file's content, as `content.digest` writes
     it ("blocks:" before it from 1 GiB on); None for the base's content, and for everything that is no file. `target`
-    is a link's text; of `Kind.OTHER` the letter that `find` has for it ("p" is a FIFO, "s" a socket, "c", "b").
+    is a link's text; of `Kind.OTHER` what it is, as `entries.special` tells it ("p" is a FIFO, "c 1:3" a device).
     `group` names the first path of a file's hard links in this tree, None when it is the only one. `flag` says what is
     not as it should be: the content was not kept (`LOST_...`; `sha256` then names content the store does not have), or
     was read while it changed (`TORN`).

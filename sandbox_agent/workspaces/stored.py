@@ -95,7 +95,7 @@ class StoredSource:
             target = node.target or ""
             return Entry(node.kind, link_digest(target), size_bytes=len(target), target=target)
         if node.kind is not Kind.FILE:
-            return Entry(node.kind, mode=node.mode & 0o777)
+            return Entry(node.kind, mode=node.mode & 0o777, target=node.target)
         sha256 = node.sha256 or self._bases.get(path)
         if not sha256 and known is not None:
             # Never changed, so it is what the manifest says, unless that has moved on with an apply.
@@ -107,7 +107,7 @@ class StoredSource:
         node = self._nodes.get(path)
         if node is None or known is None or node.kind is not known.kind:
             return not (node is None and known is None)
-        if node.kind is Kind.LINK:
+        if node.kind in (Kind.LINK, Kind.OTHER):
             return node.target != known.target
         if node.kind is not Kind.FILE:
             return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Kind
-from sandbox_agent.workspaces.entries import file_kind, link_digest
+from sandbox_agent.workspaces.entries import file_kind, link_digest, special
 from sandbox_agent.workspaces.keys import CONTENT_RULE, is_private_key, is_public, worth_a_look
 from sandbox_agent.workspaces.manifest import MASKED_BY, Entry, Manifest, in_git, stamp
 from sandbox_agent.workspaces.masks import Masks
@@ -85,7 +85,7 @@ def _entry(tree: Tree, found: Found, targets: dict[str, str]) -> Entry:
     mode = found.info.st_mode & 0o777
     if kind is Kind.FILE:
         return Entry(kind, mode=mode, size_bytes=found.info.st_size, stamp=stamp(found.info))
-    return Entry(kind, mode=mode)
+    return Entry(kind, mode=mode, target=special(found.info) if kind is Kind.OTHER else None)
 
 
 def _rule(tree: Tree, masks: Masks, found: Found) -> str | None:

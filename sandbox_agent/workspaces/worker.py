@@ -18,6 +18,7 @@ from sandbox_agent.workspaces.ledger import Plan
 from sandbox_agent.workspaces.manifest import Entry, Manifest
 from sandbox_agent.workspaces.nofollow import Place
 from sandbox_agent.workspaces.put import Conflict, Putter, explain
+from sandbox_agent.workspaces.putspecial import devices_of
 from sandbox_agent.workspaces.review import Difference
 from sandbox_agent.workspaces.source import Source
 from sandbox_agent.workspaces.store import Store
@@ -42,7 +43,7 @@ class Worker:
         """`before` is the folder as the plan found it; `chosen` has the texts made of some hunks."""
         self._before = before
         self._host = host
-        self._putter = Putter(source, temporary_prefix, chosen)
+        self._putter = Putter(source, temporary_prefix, chosen, devices_of(before))
         self._prefix = temporary_prefix
         self._done = Done()
         self._there: set[str] = set()
@@ -89,7 +90,7 @@ class Worker:
             current = examine(place)
             if difference.after.same_as(current):
                 return
-            _check(difference, current, place)
+            _check(difference, current)
             if current is not None and current.kind is Kind.DIRECTORY:
                 self._clear(difference.path, place)
                 current = None
@@ -106,7 +107,7 @@ class Worker:
                         raise Conflict(f"its folder {folder} was removed here meanwhile")
                     self._putter.make_folder(place)
                 elif file_kind(info.st_mode) is not Kind.DIRECTORY:
-                    raise Conflict(f"its folder {folder} is {_what(examine(place), place)} here")
+                    raise Conflict(f"its folder {folder} is {_what(examine(place))} here")
 
     def _delete(self, difference: Difference) -> None:
         before = difference.before
@@ -115,7 +116,7 @@ class Worker:
             with self._host.at(difference.path) as place:
                 current = examine(place)
                 if current is not None:
-                    _check(difference, current, place)
+                    _check(difference, current)
                     if before.kind is Kind.DIRECTORY:
                         place.rmdir()
                     else:
@@ -157,7 +158,7 @@ class Worker:
         place.rmdir()
 
 
-def _check(difference: Difference, current: Entry | None, place: Place) -> None:
+def _check(difference: Difference, current: Entry | None) -> None:
     """Raise `Conflict` unless the host still has what the session started from."""
     before = difference.before
     if current is None:
@@ -165,17 +166,16 @@ def _check(difference: Difference, current: Entry | None, place: Place) -> None:
             return  # a type change takes two steps: stopped between them, nothing is there
         raise Conflict("was removed here meanwhile")
     if before is None:
-        raise Conflict(f"appeared here meanwhile, as {_what(current, place)}")
+        raise Conflict(f"appeared here meanwhile, as {_what(current)}")
     if current.kind is not before.kind:
-        raise Conflict(f"became {_what(current, place)} here meanwhile")
+        raise Conflict(f"became {_what(current)} here meanwhile")
     if (current.sha256, current.target) != (before.sha256, before.target):
         raise Conflict("was changed here meanwhile")
 
 
-def _what(entry: Entry | None, place: Place) -> str:
+def _what(entry: Entry | None) -> str:
     if entry is None:
         return "missing"
     if entry.kind is Kind.OTHER:
-        info = place.stat()
-        return special_name(info.st_mode) if info is not None else "missing"
+        return special_name(entry.target)
     return {Kind.FILE: "a file", Kind.DIRECTORY: "a folder", Kind.LINK: "a link"}[entry.kind]

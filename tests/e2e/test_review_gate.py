@@ -72,7 +72,9 @@ def test_some_hunks_go_and_the_rest_is_shown_later(program: Program, mode: str) 
 
 @MODES
 def test_an_attack_inside_changes_nothing_but_what_was_chosen(program: Program, mode: str) -> None:
-    """Links, a FIFO, set-uid, a moved and a rewritten .git: of --all only plain files come, with plain modes."""
+    """Links, a FIFO, set-uid, a moved and a rewritten .git: of --all only plain files come, with plain modes. The FIFO
+    comes by its name, and not by a pattern.
+    """
     outside = program.folder.parent / "victim"
     outside.write_text("safe\n")
     git(program.folder, "init", "-q")
@@ -90,13 +92,16 @@ def test_an_attack_inside_changes_nothing_but_what_was_chosen(program: Program, 
 
     assert applied.code == 0
     assert "Not applied: link (a link to" in applied.stdout
-    assert "Not applied: pipe (a FIFO or socket" in applied.stdout
+    assert "Not applied: pipe (a FIFO: goes only when its own path is named)" in applied.stdout
     assert "! tool: executable" in applied.stdout
     assert (there["a.txt"].read_text(), there["plain"].read_text(), outside.read_text()) == ("one\n", "x\n", "safe\n")
     assert oct(there["tool"].stat().st_mode & 0o7777) == "0o755"
     assert sorted(there.keys() - {".git2"}) == [".git", "a.txt", "plain", "tool"]
     assert {path: path.read_bytes() for path in before} == before
     assert not any(path.is_symlink() for path in program.folder.rglob("*"))
+    assert program.call("apply", "last", "pip*").code == 2
+    assert program.call("apply", "last", "pipe").stdout.startswith("Applied 1 path")
+    assert (program.folder / "pipe").is_fifo()
 
 
 def test_what_is_planted_after_the_diff_does_not_come(program: Program) -> None:

@@ -35,7 +35,7 @@ STEPS = st.lists(
         st.tuples(st.just("move"), st.just(".git"), PATHS),
         st.tuples(st.just("hard link"), PATHS, PATHS),
         st.tuples(st.just("chmod"), PATHS, st.sampled_from([0o000, 0o644, 0o700, 0o4755])),
-        st.tuples(st.just("fifo"), st.just("pipe"), st.none()),
+        st.tuples(st.just("fifo"), st.one_of(st.just("pipe"), PATHS), st.none()),
     ),
     max_size=12,
 )
@@ -69,7 +69,7 @@ def act(root: Path, verb: str, path: str, argument: object) -> None:
         elif verb == "chmod" and not target.is_symlink() and target.is_file():
             target.chmod(int(str(argument)))
         elif verb == "fifo":
-            os.mkfifo(target)
+            os.mkfifo(target, 0o644)
     except OSError:
         return
 
@@ -98,11 +98,9 @@ def session(shape: Shape, steps: list[tuple[str, str, object]]) -> Iterator[tupl
 
 
 def comparable(root: Path) -> dict[str, object]:
-    """What a review brings over, without git's folders and FIFOs."""
+    """What a review brings over, without git's folders."""
     for path in root.rglob("*"):
-        if path.is_fifo():
-            path.unlink()
-        elif path.is_file() and not path.is_symlink():
+        if path.is_file() and not path.is_symlink():
             path.chmod(path.stat().st_mode | 0o400)
     return {p: what for p, what in gist(root).items() if ".git" not in p.split("/")}
 

@@ -77,7 +77,7 @@ def gist(root: Path) -> dict[str, object]:
                 data = path.read_bytes()
                 seen[key] = Program(data) if info.st_mode & 0o100 else data
             else:
-                seen[key] = FOLDER
+                seen[key] = FOLDER if stat.S_ISDIR(info.st_mode) else stat.filemode(info.st_mode)
     return seen
 
 
