@@ -56,7 +56,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """A walk as it came: records that are there, records that are no more, and whether these are all there are."""
+    """A walk as it came: records that are there, paths that are no more, and whether these are all there are."""
 
     fresh: bytes
     gone: bytes
@@ -109,6 +109,8 @@ class Hands:
             if size > walked.MAX_WALK_BYTES:
                 await self.aclose()
                 raise walked.MalformedWalkError("the names in the workspace are too many to be walked")
+        if (frame.letter, frame.body) == (wire.END, b"many"):
+            raise walked.TooManyEntriesError
         if frame.letter != wire.END or frame.body not in (b"all", b"since") or (how == b"all" and frame.body != how):
             raise await self._channel.malformed()
         return Walked(b"".join(parts[wire.WALKED]), b"".join(parts[wire.GONE]), frame.body == b"all")

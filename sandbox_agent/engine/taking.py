@@ -20,13 +20,11 @@ from sandbox_agent.workspaces.snapshot import TORN, Delta, Node, Snapshot, chang
 from sandbox_agent.workspaces.store import Store
 from sandbox_agent.workspaces.walked import (
     EMPTY_SHA256,
-    Raw,
     Seen,
     compare,
     nodes_of,
     parse,
     parse_gone,
-    path_of,
 )
 
 CHECKPOINT_BYTES = 512 * MIB
@@ -64,20 +62,6 @@ class Fetched:
     bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
-    """The records of a walk: those that are new, those that are no more (None: `fresh` are all), and all there are
-    (None where that is not known)."""
-
-    fresh: Raw
-    gone: set[bytes] | None
-    all: set[bytes] | None
-
-    def gone_paths(self, doubted: Set[str]) -> set[str] | None:
-        """Paths that may be gone: also those that would be told again if they were there."""
-        return None if self.gone is None else {*map(path_of, self.gone), *doubted}
-
-
 class Taker:
     """The tree of one workspace through one sandbox. Not for concurrent use.
 
@@ -97,16 +81,13 @@ class Taker:
         self._limits = limits
         self._doubted: set[str] = set()
         self._in_step = False
-        self._records: set[bytes] | None = None
 
     async def begin(self) -> None:
         """Take the tree as it is for the base."""
         walk = await self.hands.walk((), whole=True)
 
         def make() -> Snapshot:
-            raw = parse(walk.fresh)
-            nodes, self.skipped = nodes_of(raw, {})
-            self._records = set(raw)
+            nodes, self.skipped = nodes_of(parse(walk.fresh), {})
             return snapshot_of(nodes)
 
         self.snapshot = await anyio.to_thread.run_sync(make)
@@ -127,7 +108,6 @@ class Taker:
     async def look_at(self, paths: Set[str]) -> None:
         """Bring `snapshot` up to date where only these paths can have changed."""
         doubted = self._doubted
-        self._records = None
         await self._see(await self.hands.tell(paths), paths)
         # The other side's last walk knows nothing of these: what of them has gone by the next one, it would not miss.
         self._doubted |= doubted | paths
@@ -135,27 +115,11 @@ class Taker:
     async def _see(self, walk: Walked, told: Set[str]) -> list[Delta]:
         """Take over a walk; the paths in `told` are gone if it does not have them."""
         before = self.snapshot
-        records = await anyio.to_thread.run_sync(self._records_of, walk)
-        seen = await anyio.to_thread.run_sync(compare, records.fresh, records.gone_paths(told), before)
+        seen = await anyio.to_thread.run_sync(_seen, walk, told, before)
         self.skipped = seen.skipped
         await self._learn(_base_files(before, (*seen.fetch, *seen.nodes, *seen.removed)))
         fetched = await self._fetch(seen.fetch)
-        deltas = await anyio.to_thread.run_sync(self._take_over, seen, fetched)
-        if records.all is not None:
-            # What is doubted is not known: it is new again if another process tells everything from the start.
-            records.all.difference_update(one for one in records.fresh if path_of(one) in self._doubted)
-        self._records = records.all
-        return deltas
-
-    def _records_of(self, walk: Walked) -> Records:
-        """What is new in a walk, whichever way it was told."""
-        raw, known = parse(walk.fresh), self._records
-        if not walk.whole:
-            gone = parse_gone(walk.gone)
-            return Records(raw, gone, None if known is None else (known - gone) | raw.keys())
-        if known is None:
-            return Records(raw, None, set(raw))
-        return Records({record: raw[record] for record in raw.keys() - known}, known - raw.keys(), set(raw))
+        return await anyio.to_thread.run_sync(self._take_over, seen, fetched)
 
     def _take_over(self, seen: Seen, fetched: Fetched) -> list[Delta]:
         before = self.snapshot
@@ -238,6 +202,11 @@ class Taker:
         """The size of what a path has in the store: that much can be read again whatever the limit is."""
         node = self.snapshot.nodes.get(path)
         return node.size_bytes if node is not None and node.sha256 is not None and not node.lost else 0
+
+
+def _seen(walk: Walked, told: Set[str], last: Snapshot) -> Seen:
+    """How a walk differs from the last snapshot; what had to be told is gone where it was not."""
+    return compare(parse(walk.fresh), None if walk.whole else parse_gone(walk.gone) | told, last)
 
 
 def _settle(path: str, seen: Node, given: Given, fetched: Fetched) -> None:

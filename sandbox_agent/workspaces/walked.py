@@ -1,27 +1,28 @@
 """What a walk inside the container said, checked and compared with the last snapshot.
 
 The bytes are hostile: whoever wrote them may have been a tool. They become fixed types within bounds or nothing at all.
-An entry that says the very same as in the last walk is known by that; only what is new is parsed, which is what keeps
-100,000 files cheap.
+Most walks tell only what differs from the one before, which is what keeps 100,000 files cheap.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Kind
-from sandbox_agent.workspaces.inside.look import FIELDS, MAX_DEPTH
+from sandbox_agent.workspaces.inside.entry import FIELDS
+from sandbox_agent.workspaces.inside.walk import MAX_DEPTH, MAX_ENTRIES
 from sandbox_agent.workspaces.nofollow import MAX_PATH_BYTES
 from sandbox_agent.workspaces.snapshot import ROOT, Node, Snapshot
-from sandbox_agent.workspaces.tree import MAX_ENTRIES
 
 MAX_WALK_BYTES = 512 * 1024 * 1024
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 
 _MAX_NUMBERS_BYTES = 220
+_DEVICE = re.compile(rb"\d{1,7}:\d{1,7}")
 _KINDS = {b"d": Kind.DIRECTORY, b"l": Kind.LINK, b"p": Kind.OTHER, b"s": Kind.OTHER, b"c": Kind.OTHER, b"b": Kind.OTHER}
 
 Raw = dict[bytes, bytes]
@@ -30,6 +31,13 @@ Raw = dict[bytes, bytes]
 
 class MalformedWalkError(WorkspaceError):
     """The walk did not say what a walk says: something inside interfered, or the image has another `find`."""
+
+
+class TooManyEntriesError(MalformedWalkError):
+    """It has more entries than are looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the workspace holds more than {MAX_ENTRIES:,} entries; checkpoints end there")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +64,20 @@ def parse(data: bytes) -> Raw:
     if len(parts) % 2 != 1 or parts[-1]:
         raise MalformedWalkError("the walk of the workspace ended in the middle of an entry")
     if len(parts) // 2 > MAX_ENTRIES:
-        raise MalformedWalkError(f"the workspace holds more than {MAX_ENTRIES:,} entries; checkpoints end there")
+        raise TooManyEntriesError
     return dict(zip(parts[0:-1:2], parts[1::2], strict=True))
 
 
-def parse_gone(data: bytes) -> set[bytes]:
-    """The records that are no more.
+def parse_gone(data: bytes) -> set[str]:
+    """The paths that are no more.
 
     Raises:
         MalformedWalkError: they are not whole.
     """
-    *records, rest = data.split(b"\0")
+    *paths, rest = data.split(b"\0")
     if rest:
         raise MalformedWalkError("the walk of the workspace ended in the middle of an entry")
-    return set(records)
-
-
-def path_of(record: bytes) -> str:
-    """The path of a record."""
-    return record.split(b" ", FIELDS)[-1].decode("utf-8", "surrogateescape")
+    return {path.decode("utf-8", "surrogateescape") for path in paths}
 
 
 def compare(fresh: Raw, gone: Collection[str] | None, last: Snapshot) -> Seen:
@@ -82,7 +85,7 @@ def compare(fresh: Raw, gone: Collection[str] | None, last: Snapshot) -> Seen:
 
     Args:
         fresh: the records of the walk: all, or those that are new since the last one.
-        gone: paths of which a record is no more, or that had to be told again; None when `fresh` are all records.
+        gone: paths that are no more, or had to be told again; None when `fresh` are all records.
         last: the last snapshot.
 
     Raises:
@@ -163,10 +166,14 @@ def _node(fields: list[bytes], target: bytes) -> Node | None:
     except ValueError:
         return None
     kind = _KINDS.get(letter)
-    if kind is None or (kind is Kind.LINK) != bool(target):
+    if kind is None or (kind is Kind.LINK or letter in b"cb") != bool(target):
         return None
-    text = target if kind is Kind.LINK else letter if kind is Kind.OTHER else None
-    shown = None if text is None else text.decode("utf-8", "surrogateescape")
+    if kind is Kind.OTHER and target:
+        if not _DEVICE.fullmatch(target):
+            return None
+        target = letter + b" " + target
+    text = letter if kind is Kind.OTHER and not target else target
+    shown = text.decode("utf-8", "surrogateescape") if text else None
     return Node(kind, mode, target=shown, mtime_ns=mtime_ns, uid=uid, gid=gid)
 
 

@@ -21,7 +21,7 @@ def main() -> None:
     below = Below(sys.argv[1])
     gc.disable()  # nothing here makes cycles, and looking for them among 100,000 records takes time
     out = wire.Out()
-    look, put = Look(below, out, sys.argv[1]), Put(below, out)
+    look, put = Look(below, out), Put(below, out)
     out.send(wire.HELLO)
     while True:
         size, kind = wire.HEADER.unpack(wire.take(wire.HEADER.size))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
+from collections.abc import Iterable
 
 HEADER = struct.Struct(">Ic")
 """Size of the body, and what the frame is."""
@@ -43,16 +44,18 @@ class Out:
             while data:
                 data = data[os.write(1, data) :]
 
-    def send_joined(self, kind: bytes, texts: list[bytes]) -> None:
+    def send_joined(self, kind: bytes, texts: Iterable[bytes]) -> None:
         """Texts in frames of some size."""
-        at = 0
-        while at < len(texts):
-            end, size = at, 0
-            while end < len(texts) and size < CHUNK:
-                size += len(texts[end])
-                end += 1
-            self.send(kind, b"".join(texts[at:end]))
-            at = end
+        joined: list[bytes] = []
+        size = 0
+        for text in texts:
+            joined.append(text)
+            size += len(text)
+            if size >= CHUNK:
+                self.send(kind, b"".join(joined))
+                joined, size = [], 0
+        if joined:
+            self.send(kind, b"".join(joined))
 
 
 def take(size: int) -> bytes:
