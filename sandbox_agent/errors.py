@@ -2,7 +2,8 @@
 
     SandboxAgentError
     ├── ConfigError                 what the user gave is wrong; exit code 2
-    │   └── PolicyError             a policy file is wrong (carries file and line)
+    │   ├── PolicyError             a policy file is wrong (carries file and line)
+    │   └── RecordError             a session's record cannot be read
     ├── ModelError                  the model did not answer; exit code 6
     │   ├── ModelOverloadedError    passing fault that outlived the retries
     │   ├── ModelRejectedError      the request or the credentials were refused for good
@@ -38,6 +39,10 @@ class PolicyError(ConfigError):
     def __init__(self, message: str, *, location: str | None = None) -> None:
         super().__init__(f"{location}: {message}" if location else message)
         self.location = location
+
+
+class RecordError(ConfigError):
+    """The record of a session is gone or unreadable, or something else is in its place; the text says what."""
 
 
 class WorkspaceError(SandboxAgentError):

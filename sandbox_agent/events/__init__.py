@@ -16,6 +16,7 @@ from sandbox_agent.events.calls import (
 )
 from sandbox_agent.events.codec import EVENT_TYPES, decode, encode
 from sandbox_agent.events.session import (
+    RECORD_VERSION,
     AssistantMessage,
     ChangesApplied,
     CheckpointTaken,
@@ -37,6 +38,7 @@ from sandbox_agent.events.session import (
 
 __all__ = [
     "EVENT_TYPES",
+    "RECORD_VERSION",
     "AssistantMessage",
     "CallEffects",
     "ChangesApplied",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import functools
+
+from pydantic import TypeAdapter
 
 from sandbox_agent.events import calls, session
 from sandbox_agent.events.base import Event
-from sandbox_agent.types import JsonObject, Usage
+from sandbox_agent.types import JsonObject
 
 EVENT_TYPES: dict[str, type[Event]] = {
     cls.type: cls
@@ -24,22 +26,18 @@ def encode(event: Event) -> JsonObject:
 
 
 def decode(data: JsonObject) -> Event:
-    """The event a JSON object stands for.
+    """The event a JSON object stands for; fields that this version does not know are left out.
 
     Raises:
         ValueError: an unknown `type`, or fields that do not fit it.
     """
-    cls = EVENT_TYPES.get(str(data.get("type")))
-    if cls is None:
-        raise ValueError(f"unknown event type {data.get('type')!r}")
-    fields: dict[str, Any] = {}
-    for spec in dataclasses.fields(cls):
-        if spec.name in data:
-            value = data[spec.name]
-            fields[spec.name] = tuple(value) if isinstance(value, list) else value
-    if isinstance(fields.get("usage"), dict):
-        fields["usage"] = Usage(**fields["usage"])
-    try:
-        return cls(**fields)
-    except TypeError as exc:
-        raise ValueError(f"event {cls.type}: {exc}") from exc
+    name = str(data.get("type"))
+    if name not in EVENT_TYPES:
+        raise ValueError(f"unknown event type {name!r}")
+    return _reader(name).validate_python(data)
+
+
+@functools.cache
+def _reader(name: str) -> TypeAdapter[Event]:
+    """Checks the types of all fields: a record may have been through other hands."""
+    return TypeAdapter(EVENT_TYPES[name])

@@ -8,10 +8,16 @@ from typing import ClassVar
 from sandbox_agent.events.base import Event
 from sandbox_agent.types import JsonObject, Usage
 
+RECORD_VERSION = 1
+"""Of the records that this program writes. One without a version is of version 1."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStarted(Event):
-    """Written once, before anything else: what the run is made of. A fork names the session and the step it is of."""
+    """Written before anything else: what the run is made of. A fork names the session and the step it is of.
+
+    `record_version` is the form of the record itself: it grows when older programs could not read it rightly.
+    """
 
     type: ClassVar[str] = "session_started"
     session_id: str
@@ -23,6 +29,7 @@ class SessionStarted(Event):
     mode: str
     tools: tuple[str, ...]
     version: str
+    record_version: int = RECORD_VERSION
     resumed_from: str | None = None
     forked_from: str | None = None
     forked_step: int | None = None

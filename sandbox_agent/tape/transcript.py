@@ -1,8 +1,4 @@
-"""The transcript on disk: one JSON line an event, each carrying the hash of the line before.
-
-The chain shows that a line was changed or lost *against a head kept elsewhere*; whoever can rewrite the whole
-file can also rewrite the chain. A cut last line (the process was killed while writing) is tolerated.
-"""
+"""Writing a record, and reading its events. A cut last line (the process was killed while writing) is tolerated."""
 
 from __future__ import annotations
 
@@ -16,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sandbox_agent.events import Event, decode, encode
+from sandbox_agent.tape.chain import GENESIS
+from sandbox_agent.tape.lines import open_record, parse, read_lines
 from sandbox_agent.types import JsonObject
-
-GENESIS = "0" * 64
 
 
 class Entry(NamedTuple):
@@ -31,12 +27,14 @@ class Entry(NamedTuple):
 
 
 class Tape(NamedTuple):
-    """A transcript as read back. `damaged_lines` counts what is not a whole JSON event; `head` hashes the last line."""
+    """A transcript as read back. `damaged_lines` counts what is no whole event that this version knows; `head` hashes
+    the last whole line, `next_seq` is the number that comes next."""
 
     entries: tuple[Entry, ...]
     damaged_lines: int
     chain_ok: bool
     head: str
+    next_seq: int
 
 
 def _json_default(value: object) -> object:
@@ -52,17 +50,23 @@ class TapeWriter:
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        """Raises RecordError: what is there cannot be read, and so not be gone on with."""
         self._clock = clock
         self._seq = 0
         self._head = GENESIS
-        if path.exists():
+        if os.path.lexists(path):
             tape = read_tape(path)
-            self._seq = tape.entries[-1].seq + 1 if tape.entries else 0
+            self._seq = tape.next_seq
             self._head = tape.head
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         size = os.fstat(self._fd).st_size
         if size and not _ends_with_newline(path, size):
             os.write(self._fd, b"\n")
+
+    @property
+    def head(self) -> str:
+        """The hash of the last line: kept elsewhere, it shows any later change of what is written by now."""
+        return self._head
 
     @property
     def last_seq(self) -> int:
@@ -93,27 +97,30 @@ class TapeWriter:
 
 
 def _ends_with_newline(path: Path, size: int) -> bool:
-    with path.open("rb") as file:
+    with open_record(path) as file:
         file.seek(size - 1)
         return file.read(1) == b"\n"
 
 
 def read_tape(path: Path) -> Tape:
-    """All whole events of a transcript, in order; damaged lines are counted, not raised."""
+    """All whole events of a transcript, in order; damaged lines are counted, not raised.
+
+    Raises:
+        RecordError: there is no such file, or what is in its place cannot be read.
+    """
     entries: list[Entry] = []
-    damaged = 0
+    damaged, seq = 0, 0
     chain_ok = True
     head = GENESIS
-    for line in path.read_bytes().split(b"\n"):
-        if not line:
+    for line in read_lines(path):
+        link = parse(line)
+        if link is None:
+            damaged += line.size_bytes > 0
             continue
+        chain_ok = chain_ok and link.prev == head
+        head, seq = line.sha256, link.seq + 1
         try:
-            data = json.loads(line)
-            entry = Entry(int(data["seq"]), float(data["time_unix_s"]), str(data["prev"]), decode(data))
-        except (ValueError, KeyError, TypeError):
+            entries.append(Entry(link.seq, link.time_unix_s, link.prev, decode(link.data)))
+        except ValueError:
             damaged += 1
-            continue
-        chain_ok = chain_ok and entry.prev == head
-        head = hashlib.sha256(line).hexdigest()
-        entries.append(entry)
-    return Tape(tuple(entries), damaged, chain_ok, head)
+    return Tape(tuple(entries), damaged, chain_ok, head, seq)
