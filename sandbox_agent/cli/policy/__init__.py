@@ -10,6 +10,7 @@ COMMANDS = {
     "check": ("check", "Say whether policy files are right, and what is wrong where."),
     "show": ("show", "Show the merged policy of a run, and where each line comes from."),
     "explain": ("explain", "Say what a policy says of a call, and why."),
+    "test": ("cases", "Run the unit tests of a policy."),
     "schema": ("schema", "Print the JSON Schema of a policy file, for editors."),
 }
 """Name to module and one line of help, so that listing the commands imports none of them."""

@@ -1,0 +1,27 @@
+"""Calls the `policy` commands in this process. Not a test file."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stderr, redirect_stdout
+from typing import NamedTuple
+
+import pytest
+
+from sandbox_agent.cli import main
+
+
+class Ended(NamedTuple):
+    """How a call ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def policy_command(*arguments: str) -> Ended:
+    """`sandbox-agent policy ARGUMENTS`."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        main(["policy", *arguments])
+    return Ended(int(str(ended.value.code or 0)), out.getvalue(), err.getvalue())
