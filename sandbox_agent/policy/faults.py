@@ -13,17 +13,19 @@ from sandbox_agent.policy.schema import NOT_SUPPORTED, PolicyFile
 from sandbox_agent.policy.source import Document, KeyPath
 
 _MAX_SHOWN = 60
+_OWN_WORDS = {"missing": "is missing", "string_too_short": "must not be empty"}
 
 
 def shape_faults(document: Document, exc: pydantic.ValidationError) -> list[PolicyError]:
-    """One error for each thing that is wrong, in the order of the lines."""
+    """One error for each thing that is wrong."""
     found: dict[KeyPath, PolicyError] = {}
-    for fault in exc.errors(include_url=False):
+    # A key that is misspelt is also one that is missing: the first says more.
+    for fault in sorted(exc.errors(include_url=False), key=lambda fault: fault["type"] == "missing"):
         path = _real_path(document, tuple(fault["loc"]))
         if path not in found:
             message = _text(document, fault["type"], fault["msg"], path, fault["input"])
             found[path] = PolicyError(message, location=document.location(path))
-    return [found[path] for path in sorted(found, key=lambda path: document.lines.get(path, 0))]
+    return [*found.values()]
 
 
 def unsupported_faults(document: Document) -> list[PolicyError]:
@@ -70,8 +72,10 @@ def _text(document: Document, kind: str, message: str, path: KeyPath, given: Any
         names = known_keys(path[:-1])
         near = difflib.get_close_matches(str(path[-1]), names, n=1)
         return f"unknown key {key!r}; " + (f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}")
-    if kind == "missing":
-        return f"{key}: is missing"
+    if kind in _OWN_WORDS:
+        return f"{key}: {_OWN_WORDS[kind]}"
+    if kind == "string_pattern_mismatch":
+        return f"{key}: must match {message.split(chr(39))[1]}, not {_shown(document, path, given)}"
     message = message.removeprefix("Value error, ").removeprefix("Input should be ")
     if kind == "model_type":
         return f"{key}: must be a mapping of keys, not {_shown(document, path, given)}"

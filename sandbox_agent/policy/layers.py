@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -193,7 +194,9 @@ def _locks(document: Document, file: PolicyFile, faults: list[PolicyError]) -> d
         if word in known:
             locks[word] = location
         else:
-            faults.append(PolicyError(f"lock {word!r}: known are {', '.join(known)}", location=location))
+            near = difflib.get_close_matches(word, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            faults.append(PolicyError(f"lock {word!r}: there is no such part; {hint}", location=location))
     return locks
 
 

@@ -59,7 +59,16 @@ def _none_to_empty(value: Any) -> Any:
 
 
 def _as_list(value: Any) -> Any:
+    if value is not None and not isinstance(value, str | list):
+        raise ValueError("a name, or a list of names")
     return [value] if isinstance(value, str) else _none_to_empty(value)
+
+
+def _number_one(value: Any) -> Any:
+    """Python takes true for 1."""
+    if type(value) is not int:
+        raise ValueError("1")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +201,7 @@ class McpSection(_Section):
 class PolicyFile(_Section):
     """The whole file."""
 
-    version: Literal[1] = 1
+    version: Annotated[Literal[1], BeforeValidator(_number_one)] = 1
     """Of the format."""
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """What messages call the policy; left out, the name of the file."""

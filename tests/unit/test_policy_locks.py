@@ -1,0 +1,148 @@
+"""What an administrator's file says under every policy, and what it locks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from layers_desk import LayersDesk
+from policy_desk import bash
+
+from sandbox_agent.errors import PolicyError
+from sandbox_agent.types import Limits, Mode, Verdict
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> LayersDesk:
+    """Nobody has written a policy yet."""
+    return LayersDesk(tmp_path)
+
+
+def test_an_administrator_s_rules_stay_under_every_policy(desk: LayersDesk) -> None:
+    """Denies and asks; and without a lock its settings give way."""
+    admin = desk.file("etc/policy.yaml", "mode: plan\nrules: {deny: ['Bash(curl:*)'], ask: ['Bash(make:*)']}\n")
+    for named in (None, "trusted-build", desk.file("n.yaml", "mode: bypassPermissions\nrules: {allow: [Bash]}\n")):
+        policy = desk.run(named, allow=["Bash"])
+        decision = bash(policy, "curl x", mode=Mode.BYPASS)
+        assert (decision.verdict, decision.location, decision.layer) == (Verdict.DENY, f"{admin}:2", "administrator")
+        assert bash(policy, "make", mode=Mode.BYPASS).verdict is Verdict.ASK
+    assert desk.run("ci").mode is Mode.DONT_ASK
+    assert desk.run(mode=Mode.DEFAULT).mode is Mode.DEFAULT
+    assert desk.run().mode is Mode.PLAN, "the shipped default, that nobody chose, is behind it"
+
+
+LOCKED = """mode: default
+lock: [mode, allow, hooks, sandbox, limits]
+rules: {allow: ['Bash(make test)']}
+sandbox: {image: img, memory: 1GiB, masks: [secret]}
+limits: {turns: 10, wall_s: null}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mode: acceptEdits\n", "n.yaml:1: mode acceptEdits is looser than default, which etc/policy.yaml:2 locks"),
+        ("\nmode: bypassPermissions\n", "n.yaml:2: mode bypassPermissions is looser than default"),
+        (
+            "rules:\n  allow:\n  - Bash(ls)\n",
+            "n.yaml:3: the allow rule Bash(ls) may not be added: etc/policy.yaml:2 locks",
+        ),
+        ("sandbox: {image: other}\n", "n.yaml:1: sandbox.image other is looser than img, which etc/policy.yaml:2"),
+        ("sandbox:\n  runtime: x\n", "n.yaml:2: sandbox.runtime x is looser than runc, which etc/policy.yaml:2 locks"),
+        (
+            "hooks: {stop: [{id: h, command: x}]}\n",
+            "n.yaml:1: the hook h may not be added: etc/policy.yaml:2 locks hooks",
+        ),
+    ],
+)
+@pytest.mark.parametrize("layer", ["named", "own"])
+def test_loosening_what_is_locked_is_refused_with_both_places(
+    desk: LayersDesk, layer: str, text: str, message: str
+) -> None:
+    """In the user's own policy, and in one that is named."""
+    desk.file("etc/policy.yaml", LOCKED)
+    if layer == "own":
+        desk.file("config/policy.yaml", text)
+        assert desk.refusal().startswith(message.replace("n.yaml", "config/policy.yaml"))
+    else:
+        assert desk.refusal(desk.file("n.yaml", text)).startswith(message)
+
+
+def test_options_cannot_loosen_what_is_locked(desk: LayersDesk) -> None:
+    """Each says which option, and where the lock is."""
+    desk.file("etc/policy.yaml", LOCKED)
+    assert desk.refusal(mode=Mode.BYPASS).startswith(
+        "--mode: mode bypassPermissions is looser than default, which etc/"
+    )
+    assert desk.refusal(allow=["Edit"]).startswith("--allow: the allow rule Edit may not be added: etc/policy.yaml:2")
+    assert desk.refusal(image="x").startswith("--image: sandbox.image x is looser than img, which etc/policy.yaml:2")
+
+
+def test_what_is_locked_may_be_tightened_and_sizes_are_capped(desk: LayersDesk) -> None:
+    """More than allowed counts as what is allowed, and the person is told."""
+    desk.file("etc/policy.yaml", LOCKED)
+    named = desk.file("n.yaml", "mode: plan\nsandbox: {memory: 8GiB, pids: 32, masks: [mine]}\nlimits: {turns: 5}\n")
+    policy = desk.run(named, max_turns=99)
+    assert policy.mode is Mode.PLAN
+    assert (policy.sandbox.memory_bytes, policy.sandbox.pids) == (1024**3, 32)
+    assert policy.sandbox.masks == ("secret", "mine")
+    assert policy.limits == Limits(10, None)
+    assert [note.replace(f"{desk.folder}/", "") for note in policy.notes] == [
+        "n.yaml:2: sandbox.memory 8GiB counts as 1GiB: etc/policy.yaml:2 locks it",
+        "--max-turns: limits.turns 99 counts as 10: etc/policy.yaml:2 locks it",
+    ]
+
+
+def test_shipped_and_saved_rules_do_not_count_where_allow_is_locked(desk: LayersDesk) -> None:
+    """They are nobody's attempt, so the run starts; and an answer cannot add one."""
+    desk.file("etc/policy.yaml", LOCKED)
+    desk.file("config/allowed.yaml", "allow: ['Bash(make x)']\n")
+    policy = desk.run("trusted-build")
+    assert [rule.text for rule in policy.rules.allow] == ["Bash(make test)"]
+    assert policy.mode is Mode.DEFAULT
+    assert len(policy.notes) == 3
+    with pytest.raises(PolicyError, match=r"no allow rule may be added: .*policy\.yaml:2 locks allow"):
+        policy.with_allow("Edit")
+
+
+def test_a_locked_mode_holds_for_a_mode_that_is_chosen_later(desk: LayersDesk) -> None:
+    """No call is judged by a looser one, whatever the session is switched to."""
+    desk.file("etc/policy.yaml", "mode: dontAsk\nlock: mode\n")
+    assert bash(desk.run(), "make", mode=Mode.BYPASS).verdict is Verdict.DENY
+
+
+def test_bypass_alone_can_be_forbidden(desk: LayersDesk) -> None:
+    """The other modes stay free, and what a file does not say is not changed."""
+    desk.file("etc/policy.yaml", "lock: bypassPermissions\n")
+    assert desk.refusal(mode=Mode.BYPASS).startswith("--mode: mode bypassPermissions is looser than acceptEdits, which")
+    assert desk.run(mode=Mode.ACCEPT_EDITS).mode is Mode.ACCEPT_EDITS
+    assert desk.run().mode is Mode.DEFAULT
+
+
+def test_a_user_s_lock_holds_for_named_policies_and_options(desk: LayersDesk) -> None:
+    """A lock binds what is nearer, in any file."""
+    desk.file("config/policy.yaml", "mode: plan\nlock: [mode, limits.turns]\nlimits: {turns: 4}\n")
+    assert "is looser than plan, which config/policy.yaml:2 locks" in desk.refusal(mode=Mode.DEFAULT)
+    policy = desk.run("ci")
+    assert (policy.mode, policy.limits.turns, policy.limits.wall_s) == (Mode.PLAN, 4, 1800)
+
+
+def test_an_administrator_s_file_that_others_can_write_stops_every_run(desk: LayersDesk) -> None:
+    """It is never left out silently: unsafe, broken, a pipe, a link to nowhere."""
+    path = Path(desk.file("etc/policy.yaml", "mode: plan\n"))
+    path.chmod(0o664)
+    assert "the administrator's policy is not safe; it must belong to" in desk.refusal()
+    path.chmod(0o644)
+    path.parent.chmod(0o777)
+    assert "etc, which others than" in desk.refusal()
+    path.parent.chmod(0o755)
+    path.write_text("mode: fast\n")
+    assert desk.refusal().startswith("etc/policy.yaml:1: mode: must be")
+    path.unlink()
+    os.mkfifo(path)
+    assert "not a pipe" in desk.refusal()
+    path.unlink()
+    path.symlink_to("nowhere")
+    assert "No such file" in desk.refusal()
