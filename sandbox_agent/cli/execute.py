@@ -21,6 +21,7 @@ from sandbox_agent.cli.signals import Stop
 from sandbox_agent.config import RunConfig
 from sandbox_agent.engine.loop import run
 from sandbox_agent.engine.open import open_session
+from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import SandboxAgentError
 from sandbox_agent.events import Event
 from sandbox_agent.frontends.approve import ConsoleApprover
@@ -131,16 +132,21 @@ async def _run(job: Job) -> None:
 async def _session(job: Job) -> None:
     terminal = job.screen.terminal
     approver = ConsoleApprover(terminal) if terminal is not None else None
-    async with open_session(job.config, approver=approver) as session:
-        gc.freeze()  # what was imported stays; `main` had collecting off meanwhile
-        gc.enable()
-        job.stop.interrupt = session.interrupt
-        async with aclosing(run(session, job.task)) as events:
-            async for event in events:
-                job.feed(event)
-        job.stop.interrupt = None
-        if job.stop.cause is None:
-            await finish(job, session)
+    session: Session | None = None
+    try:
+        async with open_session(job.config, approver=approver) as session:
+            gc.freeze()  # what was imported stays; `main` had collecting off meanwhile
+            gc.enable()
+            job.stop.interrupt = session.interrupt
+            async with aclosing(run(session, job.task)) as events:
+                async for event in events:
+                    job.feed(event)
+            job.stop.interrupt = None
+            if job.stop.cause is None:
+                await finish(job, session)
+    finally:
+        if session is not None:
+            job.summary.record_head = session.tape.head
 
 
 def _end_by(job: Job, number: signal.Signals) -> None:
@@ -156,3 +162,5 @@ def _explain_end(job: Job) -> None:
         job.say(f"sandbox-agent: {summary.error}", "red")
     if cause is not None and summary.started is not None:
         kept(job, summary.started.session_id)
+    if summary.record_head is not None and job.screen.view is not None:
+        job.say(f"record head {summary.record_head}", "dim")

@@ -14,6 +14,7 @@ from typing import TextIO
 
 from sandbox_agent.events import (
     AssistantMessage,
+    CallEffects,
     Event,
     FolderDrifted,
     LimitReached,
@@ -59,7 +60,9 @@ def result(summary: RunSummary) -> JsonObject:
             {key: denial.get(key) for key in ("tool_name", "tool_use_id", "tool_input", "reason")}
             for denial in summary.denials
         ],
+        "contradictions": summary.contradictions,
         **changes(summary),
+        "record_head": summary.record_head,
         "exit_code": summary.exit_code,
         "error": error,
     } | ({"errors": [error or status]} if subtype != "success" else {})
@@ -172,6 +175,8 @@ def _system(event: Event) -> JsonObject | None:
                 "rule": event.rule,
                 "location": event.location,
             }
+        case CallEffects():
+            return {"subtype": "call_effects", **_effects(event)}
         case LimitReached():
             return {"subtype": "limit_reached", "limit": event.limit, "value": event.value}
         case FolderDrifted():
@@ -181,6 +186,27 @@ def _system(event: Event) -> JsonObject | None:
             return {"subtype": "notice", "level": event.level, "text": event.text}
         case _:
             return None
+
+
+def _effects(event: CallEffects) -> JsonObject:
+    return {
+        "tool_name": event.tool,
+        "tool_use_id": event.call_id,
+        "read_only": event.read_only,
+        "batch": event.batch,
+        "duration_ms": round(event.duration_s * 1000),
+        "changed": None if event.changed is None else list(event.changed),
+        "changed_count": event.changed_count,
+        "shared_with": list(event.shared_with),
+        "left_processes": event.left_processes,
+        "hosts": list(event.hosts),
+        "exit_code": event.exit_code,
+        "timed_out": event.timed_out,
+        "oom_killed": event.oom_killed,
+        "cpu_s": event.cpu_s,
+        "max_rss_bytes": event.max_rss_bytes,
+        "contradictions": list(event.contradictions),
+    }
 
 
 def write_line(out: TextIO, value: JsonObject) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sandbox_agent.errors import ConfigError, ModelError, ReplayMismatchError, SandboxError, WorkspaceError
 from sandbox_agent.events import (
     AssistantMessage,
+    CallEffects,
     ChangesApplied,
     Event,
     FolderDrifted,
@@ -62,6 +63,10 @@ class RunSummary:
     drifted: dict[str, str] = field(default_factory=dict)
     """Path to kind, as last told."""
     stop_reason: str | None = None
+    contradictions: list[JsonObject] = field(default_factory=list)
+    """Calls that did other than they declared, see `CallEffects`."""
+    record_head: str | None = None
+    """The hash of the last line of the session's record; known when the session is closed."""
     fault_status: str | None = None
     fault: str | None = None
     changes_expected: bool = field(default=False)
@@ -80,6 +85,8 @@ class RunSummary:
                 self.applied = event
             case FolderDrifted():
                 self.drifted |= {str(one["path"]): str(one["kind"]) for one in event.changed}
+            case CallEffects() if event.contradictions:
+                self.contradictions.append(_contradiction(event))
             case LimitReached(agent_id="main"):
                 self.limit = event
             case AssistantMessage(agent_id="main"):
@@ -164,3 +171,15 @@ class RunSummary:
     @property
     def denials(self) -> list[JsonObject]:
         return list(self.finished.denials) if self.finished else []
+
+
+def _contradiction(event: CallEffects) -> JsonObject:
+    return {
+        "tool_name": event.tool,
+        "tool_use_id": event.call_id,
+        "kinds": list(event.contradictions),
+        "read_only": event.read_only,
+        "changed_files": [str(one["path"]) for one in event.changed or ()],
+        "shared_with": list(event.shared_with),
+        "left_processes": event.left_processes,
+    }

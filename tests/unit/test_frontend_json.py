@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from itertools import count
 
 import pytest
 from frontend_events import CHANGE, STARTED, answer, ended, run_events, text
 
 from sandbox_agent.errors import ConfigError, ModelError, SandboxDiedError, WorkspaceError
-from sandbox_agent.events import ChangesApplied, Event, LimitReached, ReviewReady
+from sandbox_agent.events import CallEffects, ChangesApplied, Event, LimitReached, ReviewReady
 from sandbox_agent.frontends.headless import OutputFormat, make_output
 from sandbox_agent.frontends.stream_json import StreamJson, dump, result
 from sandbox_agent.frontends.summary import RunSummary, status_of
@@ -42,6 +43,7 @@ RESULT = {
     "stop_reason": "end_turn",
     "usage": USAGE,
     "permission_denials": DENIALS,
+    "contradictions": [],
     "applied_files": ["a.py"],
     "partially_applied_files": [],
     "unapplied_files": [],
@@ -50,6 +52,7 @@ RESULT = {
     "dangers": [],
     "drifted_files": [],
     "unexported_commits": [],
+    "record_head": None,
     "exit_code": 3,
     "error": None,
 }
@@ -276,3 +279,50 @@ def test_json_lines_are_safe_on_a_terminal_and_with_broken_text() -> None:
 def test_the_stop_reason_of_the_last_answer_is_reported() -> None:
     """Taken from the main agent's last answer."""
     assert result(folded(answer(stop_reason="max_tokens"), ended()))["stop_reason"] == "max_tokens"
+
+
+EFFECTS = CallEffects(
+    call_id="t2",
+    tool="Bash",
+    read_only=True,
+    batch=0,
+    duration_s=0.25,
+    changed=({"path": "a.py", "kind": "modified"},),
+    changed_count=1,
+    shared_with=("t3",),
+    left_processes=2,
+    exit_code=0,
+    cpu_s=0.5,
+    max_rss_bytes=1000,
+    contradictions=("changed_files", "left_processes"),
+)
+
+
+def test_a_call_that_did_other_than_it_declared_is_in_the_result() -> None:
+    """With what it did; a call that did what it declared is not."""
+    honest = replace(EFFECTS, call_id="t9", contradictions=())
+    expected = {
+        "tool_name": "Bash",
+        "tool_use_id": "t2",
+        "kinds": ["changed_files", "left_processes"],
+        "read_only": True,
+        "changed_files": ["a.py"],
+        "shared_with": ["t3"],
+        "left_processes": 2,
+    }
+    assert [expected] == result(folded(*run_events(), EFFECTS, honest))["contradictions"]
+
+
+def test_what_a_call_did_is_a_line_of_the_stream() -> None:
+    """Of every call, as plain JSON."""
+    [line] = [one for one in StreamJson(new_id=lambda: "u").lines(EFFECTS)]
+    told = {key: line[key] for key in ("type", "subtype", "tool_use_id", "changed", "duration_ms", "hosts", "cpu_s")}
+    assert told == {
+        "type": "system",
+        "subtype": "call_effects",
+        "tool_use_id": "t2",
+        "changed": [{"path": "a.py", "kind": "modified"}],
+        "duration_ms": 250,
+        "hosts": [],
+        "cpu_s": 0.5,
+    }
