@@ -9,6 +9,7 @@ from importlib import resources
 
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.entries import special_name
+from sandbox_agent.workspaces.folding import folded
 from sandbox_agent.workspaces.manifest import Entry
 
 _RULES_FILE = "danger.toml"
@@ -45,7 +46,8 @@ def danger_of(path: str, before: Entry | None, after: Entry | None, *, bare_repo
         reasons.append(_SPECIAL.get(special_name(after.target), "a device: opening it talks to the system's hardware"))
     if after.executable:
         reasons.append("executable" if before is None or not before.executable else "an executable was changed")
-    reasons += [reason for pattern, reason in _rules() if pattern.search(path)]
+    spellings = {path, folded(path)}
+    reasons += [reason for pattern, reason in _rules() if any(map(pattern.search, spellings))]
     if bare_repository:
         reasons.append("its folder looks like a bare git repository: git started there obeys its config")
     return "; ".join(reasons) or None

@@ -14,12 +14,13 @@ from pathlib import Path
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.types import JsonObject
 from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.folding import folded, has_lookalikes
 
 RACY_NS = 50_000_000
 """A stamp this close to the end of copying proves nothing: time stamps advance in steps of up to 10 ms."""
 
 GIT_ALIASES = frozenset({".git", "git~1"})
-"""Lower-case names that git takes for its folder, on file systems that fold case or keep short names too."""
+"""Folded names that git takes for its folder, on file systems that keep short names, too."""
 
 ROWS_A_LINE = 1000
 """Setting up the encoder for a line takes longer than a line of one entry."""
@@ -37,9 +38,13 @@ def stamp(info: os.stat_result) -> Stamp:
 
 def in_git(path: str) -> bool:
     """Whether a path is git's own folder (or its pointer file), at any depth, or lies in one."""
-    lower = path.lower()
     # Most paths are told at a glance; this is asked for every file of a folder, several times.
-    return (".git" in lower or "git~1" in lower) and any(part in GIT_ALIASES for part in lower.split("/"))
+    lower = path.lower()
+    if ".git" not in lower and "git~1" not in lower and not has_lookalikes(path):
+        return False
+    return any(part in GIT_ALIASES for part in lower.split("/")) or any(
+        part in GIT_ALIASES for part in folded(path).split("/")
+    )
 
 
 @dataclass(frozen=True, slots=True)

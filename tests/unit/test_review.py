@@ -16,7 +16,7 @@ from workspace_trees import FOLDER, Link, Program, grow, kinds, picture, started
 from sandbox_agent import workspaces
 from sandbox_agent.workspaces.base import Change, Kind
 from sandbox_agent.workspaces.danger import danger_of
-from sandbox_agent.workspaces.manifest import Entry, Manifest
+from sandbox_agent.workspaces.manifest import Entry, Manifest, in_git
 from sandbox_agent.workspaces.review import compare
 from sandbox_agent.workspaces.source import Scan
 
@@ -133,7 +133,23 @@ def test_what_can_hurt_later_has_a_reason(tmp_path: Path, path: str, data: objec
     assert words in (changes(tmp_path, {}, {path: data})[path].danger or "")
 
 
-ORDINARY = ["src/a.py", "README.md", "docs/make.md", "hooks.py", "a.git/x", "package.json.md", "src/hooks/useTitle.ts"]
+ORDINARY = [
+    "src/a.py",
+    "README.md",
+    "docs/make.md",
+    "hooks.py",
+    "a.git/x",
+    "package.json.md",
+    "src/hooks/useTitle.ts",
+    ".editorconfig",
+    ".dockerignore",
+    "pre-commit.md",
+    "LICENSE",
+    "data.json",
+    "tests/test_x.py",
+    "sub/Makefile2.txt/x",
+    "ﬁle",
+]
 
 
 @pytest.mark.parametrize("path", ORDINARY)
@@ -151,6 +167,33 @@ def test_every_name_on_the_list_is_found() -> None:
             for path in (name, f"sub/{name.upper()}"):
                 found = danger_of(path, None, Entry(Kind.FILE), bare_repository=False)
                 assert rule["reason"] in (found or ""), path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "MAKEFILE",
+        "makefile.",
+        "Make\u200cfile",
+        "ＭＡＫＥＦＩＬＥ",
+        "\uff2dakefile ",
+        "Makefile::$DATA",
+        "ma\u212aefile",
+    ],
+)
+def test_no_spelling_hides_a_danger(path: str) -> None:
+    """Case, width, invisible characters and what Windows drops name the same file on some file systems."""
+    assert danger_of(path, None, Entry(Kind.FILE), bare_repository=False) == "a build runs it"
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [".git", ".GIT", "Git~1", ".git.", ".git ", ".g\u200cit", ".\uff27IT", ".git::$INDEX_ALLOCATION", "\ufeff.git"],
+)
+def test_gits_folder_is_known_by_all_its_names(folder: str) -> None:
+    """As git itself refuses them; a file that only looks like one is none."""
+    assert in_git(f"sub/{folder}/config")
+    assert not any(map(in_git, (".gitignore", "a.git/x", "git", ".github/x", "ä.git/x", ".git\u0301/x")))
 
 
 def test_a_hidden_bare_repository_is_named(tmp_path: Path) -> None:
