@@ -23,6 +23,13 @@ class LazyGroup(click.Group):
     room = "cli"
     task_hint: str | None = None
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, but with no words at all the help goes to stderr: nothing was asked for."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the order of the table."""
         return list(self.table)

@@ -23,6 +23,7 @@ _UNGUESSABLE_CHILD = "\ue000"
 PROTECTED = (
     ".git",
     ".config/git",
+    ".config/sandbox-agent",
     ".vscode",
     ".idea",
     ".husky",
