@@ -57,7 +57,11 @@ class OfCall:
 
 
 class Hooks:
-    """The hooks of one session, those of the program first. `begun` and `ended` say which ends of it were told."""
+    """The hooks of one session, those of the program first.
+
+    `begun` is set once the session's start was told, `to_end` are the hooks that have yet to be told of its end, and
+    `status` is how its last run ended.
+    """
 
     def __init__(
         self,
@@ -72,7 +76,7 @@ class Hooks:
         self._workspace = workspace
         self._emit = emit
         self.begun = False
-        self.ended = False
+        self.to_end = list(self.of(HookEvent.SESSION_END))
         self.status = "closed"
 
     def of(self, event: HookEvent) -> tuple[AnyHook, ...]:

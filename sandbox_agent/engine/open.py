@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -79,7 +78,7 @@ async def open_session(
                 yield session
                 await session.last_look()
             finally:
-                await session_hooks.close(session, hurried=sys.exc_info()[0] is not None)
+                await session_hooks.close(session)
                 tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
                     await session.sandbox.close()

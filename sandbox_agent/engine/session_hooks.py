@@ -26,6 +26,7 @@ END_S = 30.0
 HURRIED_END_S = 1.5
 """The same, when the session ends by a signal or a fault: what asked for it is waiting."""
 
+_ENDED_BY_ITSELF = ("done", "denied", "limit", "failed")
 _KILL_S = 0.5
 """Beyond its share, before a hook is not waited for any longer but killed."""
 
@@ -36,20 +37,21 @@ def attach(session: Session, program: Sequence[ProgramHook]) -> None:
     session.hooks = Hooks(
         (*program, *commands), sandbox=session.sandbox, workspace=session.workspace.host, emit=session.emit
     )
-    session.before_end = partial(end, session, most_s=END_S)
+    session.before_end = partial(end, session)
     on_host = [f"{hook.id} ({hook.location})" for hook in commands if hook.place == "host"]
     if on_host:
         text = f"hooks that run on this machine, outside the container: {', '.join(on_host)}"
         session.emit(Notice(level="info", text=text))
 
 
-async def close(session: Session, *, hurried: bool) -> None:
-    """Run the session_end hooks of a session that closes, if they have not run yet, whatever is being cancelled.
-
-    `hurried` says that a signal or a fault closes it, and that somebody is waiting for that.
-    """
-    with anyio.CancelScope(shield=True):
-        await end(session, most_s=HURRIED_END_S if hurried else END_S)
+async def close(session: Session) -> None:
+    """Run the session_end hooks of a session that closes, those that have not run yet, whatever is being cancelled."""
+    try:
+        if anyio.current_effective_deadline() > anyio.current_time():
+            await end(session)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await end(session, hurried=True)
 
 
 async def begin(session: Session) -> None:
@@ -95,19 +97,19 @@ async def may_stop(session: Session, text: str, blocked: int) -> bool:
     return False
 
 
-async def end(session: Session, *, most_s: float) -> None:
-    """Run the session_end hooks, once, of a session that had begun; each gets its share of the time that is left.
+async def end(session: Session, *, hurried: bool = False) -> None:
+    """Run the session_end hooks that have not run yet, of a session that had begun; each gets its share of the time.
 
     Cancelling ends the one that runs. Faults, also of the sandbox, are told and end nothing.
     """
     hooks = session.hooks
-    if hooks is None or not hooks.begun or hooks.ended:
+    if hooks is None or not hooks.begun:
         return
-    hooks.ended = True
-    ending = hooks.of(HookEvent.SESSION_END)
-    deadline = anyio.current_time() + most_s
-    for index, hook in enumerate(ending):
-        share_s = max(0.0, deadline - anyio.current_time()) / (len(ending) - index)
+    calm = not hurried and hooks.status in _ENDED_BY_ITSELF
+    deadline = anyio.current_time() + (END_S if calm else HURRIED_END_S)
+    while hooks.to_end:
+        share_s = max(0.0, deadline - anyio.current_time()) / len(hooks.to_end)
+        hook = hooks.to_end.pop(0)
         try:
             with anyio.fail_after(share_s + _KILL_S):
                 await _run(session, hook, {"reason": hooks.status}, most_s=share_s)

@@ -105,7 +105,7 @@ async def test_the_end_is_told_once_with_how_it_went(tmp_path: Path) -> None:
         await play(session)
         assert session.before_end is not None
         await session.before_end()
-        await session_hooks.close(session, hurried=False)
+        await session_hooks.close(session)
 
     assert [(call["hook_event_name"], call["reason"]) for call in told] == [("SessionEnd", "done")]
 
@@ -113,7 +113,7 @@ async def test_the_end_is_told_once_with_how_it_went(tmp_path: Path) -> None:
 async def test_a_session_that_never_began_has_no_end(tmp_path: Path) -> None:
     """No task was given to it."""
     async with hooked([DONE], tmp_path, [hook(END, "h")], {"h": saying()}, tools=TOOLS) as session:
-        await session_hooks.close(session, hurried=True)
+        await session_hooks.close(session)
 
     assert of(recorded(tmp_path), HookRan) == []
 
@@ -132,7 +132,30 @@ async def test_the_end_runs_in_what_is_cancelled_and_is_bounded(tmp_path: Path) 
         await play(session)
         with anyio.CancelScope() as scope, anyio.fail_after(10):
             scope.cancel()
-            await session_hooks.close(session, hurried=True)
+            await session_hooks.close(session)
+
+    assert len(told) == 1
+
+
+async def test_a_signal_during_the_end_ends_the_hook_that_hangs_and_no_other(tmp_path: Path) -> None:
+    """The run had ended well and time enough was left; the rest is told in a hurry."""
+    hanging = anyio.Event()
+
+    async def hangs(call: ProgramCall) -> ProgramOutput:
+        hanging.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    told: list[Any] = []
+    hooks = [hook(END, "hangs"), hook(END, "tells")]
+    programs = {"hangs": hangs, "tells": saying(told=told)}
+    async with hooked([DONE], tmp_path, hooks, programs, tools=TOOLS) as session:
+        await play(session)
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                group.start_soon(session_hooks.close, session)
+                await hanging.wait()
+                group.cancel_scope.cancel()
 
     assert len(told) == 1
 
@@ -142,7 +165,7 @@ async def test_a_dead_sandbox_does_not_keep_the_session_from_ending(tmp_path: Pa
     async with hooked([DONE], tmp_path, [hook(END, "h")], {"h": saying()}, tools=TOOLS) as session:
         await play(session)
         session.sandbox.fail_next(SandboxDiedError("gone"))  # type: ignore[attr-defined]
-        await session_hooks.close(session, hurried=False)
+        await session_hooks.close(session)
 
     assert of(recorded(tmp_path), Notice)[-1].text == "the hook h could not be run: gone"
 
