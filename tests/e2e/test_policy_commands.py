@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from program import Program
+import pytest
+from program import DONE, WRITE, Program, bash
 
 VECTORS = Path(__file__).parents[1] / "data" / "bash_rules.json"
 
@@ -16,3 +17,25 @@ def test_all_public_vectors_pass_through_the_command_line(program: Program) -> N
     assert (ended.code, ended.stderr) == (0, "")
     assert ended.stdout == "223 cases: 223 passed, 0 failed\n"
     assert (program.home.parent / "report.xml").read_text().count("<testcase ") == 223
+
+
+@pytest.mark.docker
+def test_a_denied_run_teaches_the_policy_under_which_it_passes(program: Program) -> None:
+    """From the record to a diff, to a file, to a run that is not denied anything."""
+    script = program.script([WRITE, {"tools": [bash("touch b && cat a.txt"), bash("git push")]}, DONE])
+    run = ("run", "-p", "--model", script, "x")
+    assert program.call(*run).code == 3
+
+    diff = program.call("policy", "learn", "last")
+    assert diff.code == 0
+    assert [line for line in diff.stdout.splitlines() if line.startswith("+ ")] == [
+        '+    - "Edit(/new.txt)"',
+        '+    - "Bash(touch b)"',
+    ]
+    assert "not allowed: Bash git push: denied by rule no-git-push, policies/default.yaml:" in diff.stderr
+
+    learned = program.home.parent / "learned.yaml"
+    assert program.call("policy", "learn", "last", "--no-limits", "--write", str(learned)).code == 0
+    assert program.call("policy", "learn", "last", "--write", str(learned)).code == 2
+    again = program.call("run", "-p", "--output", "json", "--policy", str(learned), "--model", script, "x").document
+    assert [denial["tool_input"] for denial in again["permission_denials"]] == [{"command": "git push"}]

@@ -11,6 +11,7 @@ COMMANDS = {
     "show": ("show", "Show the merged policy of a run, and where each line comes from."),
     "explain": ("explain", "Say what a policy says of a call, and why."),
     "test": ("cases", "Run the unit tests of a policy."),
+    "learn": ("learn", "Write the policy under which recorded runs would have passed."),
     "schema": ("schema", "Print the JSON Schema of a policy file, for editors."),
 }
 """Name to module and one line of help, so that listing the commands imports none of them."""

@@ -1,0 +1,179 @@
+"""Changing a policy's text so that a person can review it: rules are added and limits set where they stand, and
+everything else, comments too, stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from sandbox_agent.errors import PolicyError
+from sandbox_agent.types import Limits
+
+
+def edited(text: str, name: str, *, allow: Sequence[str] = (), limits: Limits | None = None) -> str:
+    """The text with further allow rules at the end of its list, and with these limits.
+
+    Raises:
+        PolicyError: it is no YAML mapping, or is written in a way that cannot be added to (tabs, odd flow style).
+    """
+    root = _root(text, name)
+    before: Any = yaml.safe_load(text) or {}
+    held = [*((before.get("rules") or {}).get("allow") or ())]
+    if allow:
+        text = _with_rules(text, root, allow)
+    for key, value in (("turns", limits.turns), ("wall_s", limits.wall_s)) if limits is not None else ():
+        text = _with_limit(text, _root(text, name), key, "null" if value is None else f"{value:g}")
+    try:
+        after: Any = yaml.safe_load(text) or {}
+    except yaml.YAMLError:
+        after = {}
+    wanted = [*held, *allow] or None
+    if ((after.get("rules") or {}).get("allow") or None) != wanted or before.keys() - after.keys():
+        raise PolicyError("its rules are written in a way that cannot be added to; use block style", location=name)
+    return text
+
+
+def scalar(text: str) -> str:
+    """A text as a YAML value in double quotes, on one line, whatever is in it."""
+    written: str = yaml.dump(text, default_style='"', width=float("inf"), allow_unicode=True)
+    return written.rstrip("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A mapping's entry: the key's column, and the value."""
+
+    column: int
+    value: Any
+
+
+def _with_rules(text: str, root: Any, rules: Sequence[str]) -> str:
+    held = _entry(root, "rules")
+    if held is None or _is_empty(held.value):
+        return _replaced(text, held, "rules", "\n  allow:\n" + _items(rules, 4), root)
+    allow = _entry(held.value, "allow")
+    if allow is None:
+        if held.value.flow_style:
+            return _before_end(text, held.value, f"allow: [{_flow(rules)}]")
+        column = _first_column(held.value)
+        return _after(text, held.value, " " * column + "allow:\n" + _items(rules, column + 2))
+    if _is_empty(allow.value) and not held.value.flow_style:
+        return _replaced(text, allow, "allow", "\n" + _items(rules, allow.column + 2), held.value)
+    if _is_empty(allow.value):
+        return text[: _start(allow.value)] + f"[{_flow(rules)}]" + text[_end(allow.value) :]
+    if allow.value.flow_style:
+        return _before_end(text, allow.value, _flow(rules))
+    return _after(text, allow.value, _items(rules, _column(allow.value)))
+
+
+def _with_limit(text: str, root: Any, key: str, value: str) -> str:
+    held = _entry(root, "limits")
+    if held is None or _is_empty(held.value):
+        return _replaced(text, held, "limits", f" {{{key}: {value}}}\n", root)
+    entry = _entry(held.value, key)
+    if entry is not None:
+        return text[: _start(entry.value)] + value + text[_end(entry.value) :]
+    if held.value.flow_style:
+        return _before_end(text, held.value, f"{key}: {value}")
+    return _after(text, held.value, " " * _first_column(held.value) + f"{key}: {value}\n")
+
+
+def _root(text: str, name: str) -> Any:
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as exc:
+        raise PolicyError("not valid YAML", location=name) from exc
+    if root is not None and (not isinstance(root, yaml.MappingNode) or root.flow_style):
+        raise PolicyError(
+            "only a policy in block style can be added to; write keys on lines of their own", location=name
+        )
+    return root
+
+
+def _entry(node: Any, key: str) -> _Place | None:
+    for key_node, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if key_node.value == key:
+            return _Place(key_node.start_mark.column, value)
+    return None
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return not node.value or (isinstance(node, yaml.ScalarNode) and node.value in ("null", "~"))
+
+
+def _replaced(text: str, held: _Place | None, key: str, value: str, parent: Any) -> str:
+    """With the entry's empty value replaced; the entry itself is put at the end of its mapping if it is not there."""
+    if held is None:
+        column = _first_column(parent) if parent is not None else 0
+        return _after(text, parent, " " * column + f"{key}:{value}")
+    start, end = _start(held.value), _end(held.value)
+    rest = text[end:]
+    # What follows on the line is a comment or nothing.
+    tail, _, below = rest.partition("\n")
+    head = text[:start].rstrip(" ")
+    first, _, more = value.partition("\n")
+    return f"{head}{first}{'  ' + tail.strip() if tail.strip() else ''}\n{more}{below}"
+
+
+def _items(rules: Sequence[str], column: int) -> str:
+    return "".join(f"{' ' * column}- {scalar(rule)}\n" for rule in rules)
+
+
+def _flow(rules: Sequence[str]) -> str:
+    return ", ".join(scalar(rule) for rule in rules)
+
+
+def _before_end(text: str, node: yaml.Node, addition: str) -> str:
+    """Into a flow collection, before its closing bracket and after what is last in it."""
+    last = _last(node)
+    at = _end(last) if last is not node else _end(node) - 1
+    return text[:at] + (", " if last is not node else "") + addition + text[at:]
+
+
+def _after(text: str, node: Any, addition: str) -> str:
+    """On lines of its own behind a block collection."""
+    if node is None:
+        return text + ("" if not text or text.endswith("\n") else "\n") + addition
+    last = _last(node)
+    mark = last.end_mark
+    assert mark is not None
+    at = mark.index if mark.column == 0 and mark.index else text.find("\n", mark.index) + 1
+    if at <= 0:
+        return f"{text}\n{addition}"
+    return text[:at] + ("" if text[:at].endswith("\n") else "\n") + addition + text[at:]
+
+
+def _last(node: Any) -> Any:
+    """The innermost value that stands last in a block collection; a flow collection counts as one value."""
+    while isinstance(node, yaml.CollectionNode) and node.value:
+        inner = node.value[-1]
+        inner = inner[1] if isinstance(inner, tuple) else inner
+        if node.flow_style:
+            return inner
+        node = inner
+        if isinstance(node, yaml.CollectionNode) and node.flow_style:
+            return node
+    return node
+
+
+def _first_column(node: yaml.MappingNode) -> int:
+    return _column(node.value[0][0])
+
+
+def _column(node: yaml.Node) -> int:
+    assert node.start_mark is not None
+    return node.start_mark.column
+
+
+def _start(node: yaml.Node) -> int:
+    assert node.start_mark is not None
+    return node.start_mark.index
+
+
+def _end(node: yaml.Node) -> int:
+    assert node.end_mark is not None
+    return node.end_mark.index
