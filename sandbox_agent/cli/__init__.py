@@ -21,7 +21,7 @@ COMMANDS = {
     "run": ("run", "Give an agent a task on a folder."),
     "demo": ("demo", "Watch a scripted model fix a real bug in a container; needs no key."),
     "doctor": ("doctor", "Check engine, image and isolation, and say what to do."),
-    "sessions": ("sessions", "List past sessions, and the steps of one."),
+    "sessions": ("sessions", "List past sessions, see the steps of one, audit its record."),
     "undo": ("undo", "Bring a session's workspace back to an earlier step."),
     "fork": ("fork", "Begin a new session at a step of another one."),
     "diff": ("diff", "Show what a session changed and did not apply."),

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 
 import click
 
-from sandbox_agent.cli import removing, steps
+from sandbox_agent.cli import audit, removing, steps
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.past import EVENTS_FILE, find_session, session_ids
+from sandbox_agent.errors import RecordError
 from sandbox_agent.events import RunFinished, SessionStarted, UserMessage
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.frontends.words import shorten
@@ -22,7 +23,7 @@ SHOWN_CHANGES = 20
 
 @dataclass(slots=True)
 class Row:
-    """One session. `status` is "unfinished" while, or if, its run has not ended."""
+    """One session. `status` is "unfinished" while, or if, its run has not ended; "unreadable" where its record is."""
 
     session_id: str
     started_unix_s: float = 0.0
@@ -32,11 +33,12 @@ class Row:
     status: str = "unfinished"
 
 
-@click.group(name="sessions", short_help="List past sessions, and the steps of one.")
+@click.group(name="sessions", short_help="List past sessions, see the steps of one, audit its record.")
 def COMMAND() -> None:
     """Past sessions; go on with one by `sandbox-agent run --resume ID`."""
 
 
+COMMAND.add_command(audit.audit_session)
 COMMAND.add_command(removing.remove)
 
 
@@ -75,8 +77,8 @@ def show(session_id: str, as_json: bool) -> int:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.time_unix_s))
         click.echo(f"step {row.event.step:<4} {when}  {shorten(sanitise(row.cause), 100)}")
         for change in row.event.changed[:SHOWN_CHANGES]:
-            kind = "links" if change["kind"] == "group" else change["kind"]
-            click.echo(f"    {kind:<9} {sanitise(str(change['path'])) or 'the workspace folder'}")
+            kind = "links" if change.get("kind") == "group" else sanitise(str(change.get("kind")))
+            click.echo(f"    {kind:<9} {sanitise(str(change.get('path'))) or 'the workspace folder'}")
         if row.event.changed_count > SHOWN_CHANGES:
             click.echo(f"    and {row.event.changed_count - SHOWN_CHANGES:,} more")
     return 0
@@ -86,7 +88,11 @@ def _rows(limit: int) -> Iterator[Row]:
     sessions = sessions_dir()
     for session_id in session_ids(sessions)[:limit]:
         row = Row(session_id)
-        for entry in read_tape(sessions / session_id / EVENTS_FILE).entries:
+        try:
+            entries = read_tape(sessions / session_id / EVENTS_FILE).entries
+        except RecordError:
+            row.status, entries = "unreadable", ()
+        for entry in entries:
             match entry.event:
                 case SessionStarted() as started:
                     row.started_unix_s, row.workspace, row.model = entry.time_unix_s, started.workspace, started.model

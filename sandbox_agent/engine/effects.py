@@ -153,7 +153,8 @@ class Effects:
         found = [CHANGED_FILES] if doing.contradicts else []
         if meter.left_processes:
             found.append(LEFT_PROCESSES)
-            text = f"{doing.name} left {meter.left_processes} process(es) behind; they were killed"
+            number = f"{meter.left_processes} processes" if meter.left_processes > 1 else "a process"
+            text = f"{doing.name} left {number} behind, to be killed: nothing outlives its call"
             self._emit(Notice(level="warning" if doing.read_only else "info", text=text))
         self._emit(
             CallEffects(

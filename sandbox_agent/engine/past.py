@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox_agent.engine import drifting, history
-from sandbox_agent.errors import ConfigError
+from sandbox_agent.errors import ConfigError, RecordError
 from sandbox_agent.events import (
     AssistantMessage,
     CheckpointTaken,
@@ -70,6 +70,19 @@ def find_session(sessions: Path, wanted: str) -> str:
     return session_id
 
 
+def folder_of(sessions: Path, wanted: str) -> Path:
+    """The state folder of the session with this ID, or of the newest for "last"; its record may be gone or unreadable.
+
+    Raises:
+        ConfigError: there is no such folder.
+    """
+    names = sorted(p.name for p in sessions.iterdir() if _ID.match(p.name)) if sessions.is_dir() else []
+    session_id = names[-1] if wanted == "last" and names else wanted
+    if session_id not in names:
+        raise ConfigError(f"there is no session {wanted!r}; `sandbox-agent sessions list` shows those there are")
+    return sessions / session_id
+
+
 def first_event(sessions: Path, session_id: str) -> SessionStarted | None:
     """What a session was made of; None if its record holds nothing."""
     for entry in read_tape(sessions / session_id / EVENTS_FILE).entries:
@@ -82,7 +95,7 @@ def load_past(sessions: Path, wanted: str, workspace: Path) -> Past:
     """The session `wanted` (an ID, or "last" for the newest one on this workspace).
 
     Raises:
-        ConfigError: there is no such session.
+        ConfigError: there is no such session, or its record cannot be read.
     """
     session_id = _find(sessions, wanted, workspace)
     tape = read_tape(sessions / session_id / EVENTS_FILE)
@@ -119,7 +132,10 @@ def _find(sessions: Path, wanted: str, workspace: Path) -> str:
             return wanted
         raise ConfigError(f"there is no session {wanted!r}; `sandbox-agent sessions list` shows those there are")
     for session_id in session_ids(sessions):
-        started = first_event(sessions, session_id)
+        try:
+            started = first_event(sessions, session_id)
+        except RecordError:
+            continue  # it may be of another folder; whoever means it can name it
         if started is not None and started.workspace == str(workspace):
             return session_id
     raise ConfigError(f"there is no earlier session on {workspace}")
@@ -132,7 +148,7 @@ def _missing_results(events: Sequence[Event]) -> tuple[JsonObject, ...]:
         if isinstance(event, ToolResultsMessage):
             return ()
         if isinstance(event, AssistantMessage):
-            calls = [str(block["id"]) for block in event.content if block.get("type") == "tool_use"]
+            calls = [str(block.get("id")) for block in event.content if block.get("type") == "tool_use"]
             return tuple(history.result_block(call, _result(finished.get(call))) for call in calls)
     return ()
 

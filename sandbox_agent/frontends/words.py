@@ -16,12 +16,12 @@ def duration(seconds: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """ "1 line", "2,000 lines"; words in -y or -ch get their plural."""
+    """ "1 line", "2,000 lines"; words in -y, -ch or -s get their plural."""
     if number == 1:
         return f"1 {noun}"
     if noun.endswith("y"):
         noun = noun[:-1] + "ie"
-    elif noun.endswith("ch"):
+    elif noun.endswith(("ch", "s")):
         noun += "e"
     return f"{number:,} {noun}s"
 
