@@ -13,7 +13,7 @@ from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.discarding import viewer
 from sandbox_agent.engine.exporting import Commits, Exporter, exporting
 from sandbox_agent.engine.lock import SessionLock
-from sandbox_agent.engine.past import find_session, first_event
+from sandbox_agent.engine.past import find_session
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.frontends import words
 from sandbox_agent.frontends.sanitise import sanitise
@@ -44,9 +44,7 @@ async def _export(session_id: str, folder: Path, bundle: Path | None, patches: P
     workspace = reopen(folder, view=viewer(session_id))
     if workspace.mode == "bind":
         raise ConfigError(f"session {session_id} worked in the folder itself: its commits are there already")
-    started = first_event(sessions_dir(), session_id)
-    image = started.image if started is not None else "base"
-    async with exporting(workspace, folder, image, repository, resolve_endpoint(os.environ)) as exporter:
+    async with exporting(workspace, folder, repository, resolve_endpoint(os.environ)) as exporter:
         commits = await exporter.find()
         for name in commits.left_out:
             click.echo(f"not exported for its name: {sanitise(name)}", err=True)

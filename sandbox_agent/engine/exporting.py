@@ -9,18 +9,18 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
 from sandbox_agent import registry
+from sandbox_agent.engine.container import recorded_spec
 from sandbox_agent.errors import ConfigError, SandboxError
 from sandbox_agent.sandboxes.base import MIB, Sandbox
 from sandbox_agent.sandboxes.endpoint import Endpoint
-from sandbox_agent.sandboxes.spec import SandboxSpec
-from sandbox_agent.types import WORKSPACE_MOUNT, VolumeMount
+from sandbox_agent.types import WORKSPACE_MOUNT
 from sandbox_agent.workspaces.base import Workspace
 from sandbox_agent.workspaces.gitrefs import OBJECT, changed_refs, noted_refs
 
@@ -29,6 +29,7 @@ MAX_PATCH_BYTES = 32 * MIB
 MAX_PATCHES = 1000
 MAX_NAMES_BYTES = 8 * MIB
 GIT_S = 300.0
+LIFETIME_S = 3600
 
 _REF = re.compile(r"(?:HEAD|refs/(?:heads|tags)/[A-Za-z0-9][A-Za-z0-9._+@/=-]*)\Z")
 """Of the names git allows, those that can do nothing in a terminal, a shell or another git."""
@@ -58,14 +59,13 @@ class Commits:
 
 @asynccontextmanager
 async def exporting(
-    workspace: Workspace, state_dir: Path, image: str, repository: str, endpoint: Endpoint
+    workspace: Workspace, state_dir: Path, repository: str, endpoint: Endpoint
 ) -> AsyncIterator[Exporter]:
     """A sandbox over a kept workspace, for as long as it takes; the session's lock must be held.
 
     Args:
         workspace: of the session.
         state_dir: the session's folder.
-        image: the one the session had.
         repository: its folder in the workspace, "" for the workspace itself.
         endpoint: the engine.
 
@@ -77,16 +77,8 @@ async def exporting(
         raise ConfigError(f"--repo {repository!r}: give a path in the workspace, such as libs/parser")
     await anyio.to_thread.run_sync(workspace.prepare)
     module = await anyio.to_thread.run_sync(registry.load, "sandboxes", "docker")
-    spec = SandboxSpec(
-        workspace_source=workspace.mount,
-        uid=workspace.owner.uid,
-        gid=workspace.owner.gid,
-        session_id=state_dir.name,
-        state_dir=None if isinstance(workspace.mount, VolumeMount) else str(state_dir),
-        image=image,
-        lifetime_s=3600,
-    )
-    sandbox: Sandbox = module.create(spec, endpoint)
+    spec = await anyio.to_thread.run_sync(recorded_spec, workspace, state_dir)
+    sandbox: Sandbox = module.create(replace(spec, lifetime_s=LIFETIME_S), endpoint)
     try:
         await sandbox.start()
         yield Exporter(sandbox, state_dir, repository)

@@ -143,9 +143,13 @@ def _write_record(child: Path, parent_id: str, step: Step, tape: Tape) -> None:
 
 
 def _events(child_id: str, parent_id: str, step: Step, tape: Tape) -> list[Event]:
-    started = next(entry.event for entry in tape.entries if isinstance(entry.event, SessionStarted))
+    started = [
+        entry.event
+        for entry in tape.entries
+        if isinstance(entry.event, SessionStarted) and (entry.seq <= step.after_seq or entry.seq == 0)
+    ]
     first = replace(
-        started,
+        started[-1],
         session_id=child_id,
         version=__version__,
         resumed_from=None,

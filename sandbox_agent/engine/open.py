@@ -21,6 +21,7 @@ from sandbox_agent import __version__, registry
 from sandbox_agent.config import RunConfig, config_dir, sessions_dir
 from sandbox_agent.engine import session_hooks
 from sandbox_agent.engine.checkpoints import Checkpoints
+from sandbox_agent.engine.container import facts_of, settings_to_go_on, spec_of
 from sandbox_agent.engine.discarding import discard
 from sandbox_agent.engine.drifting import look_now_and_then
 from sandbox_agent.engine.hooks import ProgramHook
@@ -31,7 +32,7 @@ from sandbox_agent.engine.placement import AUTO, Placement, forget
 from sandbox_agent.engine.reaping import reap_workspaces
 from sandbox_agent.engine.session import Approver, Session
 from sandbox_agent.engine.settling import settle_interrupted
-from sandbox_agent.engine.stage import late_sandbox, mask_of, open_workspace, spec_for
+from sandbox_agent.engine.stage import late_sandbox, mask_of, open_workspace
 from sandbox_agent.errors import ConfigError, SandboxAgentError, SandboxStartError
 from sandbox_agent.events import Notice, SandboxReady, SessionStarted, ToolResultsMessage
 from sandbox_agent.models.base import Model
@@ -110,7 +111,7 @@ async def _open(
             shutil.rmtree(folder)
         raise
     tape = TapeWriter(folder / EVENTS_FILE)
-    spec = spec_for(config, policy, workspace, folder)
+    spec = spec_of(workspace, folder, settings_to_go_on(policy, folder) if past else policy.sandbox)
     sandbox = late_sandbox(spec, endpoint, workspace)
     pool = _pool(policy)
     ctx = ToolContext(sandbox=sandbox, workspace_host=str(workspace.host), masked=partial(mask_of, workspace))
@@ -159,6 +160,7 @@ def _begin(
             tools=tuple(tool.name for tool in session.pool.tools),
             version=__version__,
             resumed_from=past.session_id if past else None,
+            sandbox=facts_of(spec),
         )
     )
     if placement is not None and config.workspace_mode == AUTO:

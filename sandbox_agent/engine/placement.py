@@ -182,6 +182,7 @@ async def _ask_inside(
         workspace_source=mount,
         uid=owner.uid,
         gid=owner.gid,
+        groups=owner.groups,
         session_id=folder.name,
         state_dir=str(folder),
         image=image,

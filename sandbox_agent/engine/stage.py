@@ -20,7 +20,7 @@ from sandbox_agent.policy.policy import Policy
 from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.spec import SandboxSpec
-from sandbox_agent.types import WORKSPACE_MOUNT, VolumeMount
+from sandbox_agent.types import WORKSPACE_MOUNT
 from sandbox_agent.workspaces.base import Workspace
 from sandbox_agent.workspaces.folder import resolve
 from sandbox_agent.workspaces.masks import masking_rule
@@ -62,23 +62,6 @@ def mask_of(workspace: Workspace, path: str) -> str | None:
     """The mask rule that hides a resolved container path, None if none does."""
     below = path.removeprefix(WORKSPACE_MOUNT + "/")
     return masking_rule(workspace.masked, below) if below != path else None
-
-
-def spec_for(config: RunConfig, policy: Policy, workspace: Workspace, folder: Path) -> SandboxSpec:
-    """The session's container, as the policy wants it."""
-    settings = policy.sandbox
-    return SandboxSpec(
-        image=config.image or settings.image,
-        workspace_source=workspace.mount,
-        uid=workspace.owner.uid,
-        gid=workspace.owner.gid,
-        session_id=folder.name,
-        state_dir=None if isinstance(workspace.mount, VolumeMount) else str(folder),
-        runtime=settings.runtime,
-        memory_bytes=settings.memory_bytes,
-        cpus=settings.cpus,
-        pids=settings.pids,
-    )
 
 
 def late_sandbox(spec: SandboxSpec, endpoint: Endpoint, workspace: Workspace) -> LateSandbox:

@@ -11,19 +11,18 @@ import anyio
 
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.checkpoints import Checkpoints
+from sandbox_agent.engine.container import recorded_spec
 from sandbox_agent.engine.discarding import viewer
 from sandbox_agent.engine.forking import session_folder
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.open import reachable_engine
-from sandbox_agent.engine.past import EVENTS_FILE, Past, first_event, load_past
+from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past
 from sandbox_agent.engine.restoring import Reached
 from sandbox_agent.engine.stage import late_sandbox
 from sandbox_agent.events import ConversationRewound, Event, Notice, ToolResultsMessage, UserMessage
 from sandbox_agent.prompts import prompt
 from sandbox_agent.sandboxes.endpoint import Endpoint
-from sandbox_agent.sandboxes.spec import DEFAULT_IMAGE, SandboxSpec
 from sandbox_agent.tape import TapeWriter
-from sandbox_agent.types import VolumeMount
 from sandbox_agent.workspaces.base import Workspace
 from sandbox_agent.workspaces.opening import reopen
 from sandbox_agent.workspaces.stored import end_at
@@ -82,7 +81,7 @@ async def undo_session(wanted: str, to: int | None, *, rewind: bool, tell: Calla
 async def _undo(
     folder: Path, workspace: Workspace, endpoint: Endpoint, tape: TapeWriter, past: Past, to: int | None, told: Told
 ) -> Reached:
-    sandbox = late_sandbox(_spec(folder, workspace), endpoint, workspace)
+    sandbox = late_sandbox(recorded_spec(workspace, folder), endpoint, workspace)
 
     def emit(event: Event) -> None:
         tape.append(event)
@@ -97,19 +96,6 @@ async def _undo(
     finally:
         await sandbox.close()
         await anyio.to_thread.run_sync(workspace.release)
-
-
-def _spec(folder: Path, workspace: Workspace) -> SandboxSpec:
-    """The strict container of a session, on its image; nothing but the hands runs in it."""
-    started = first_event(sessions_dir(), folder.name)
-    return SandboxSpec(
-        image=started.image if started is not None else DEFAULT_IMAGE,
-        workspace_source=workspace.mount,
-        uid=workspace.owner.uid,
-        gid=workspace.owner.gid,
-        session_id=folder.name,
-        state_dir=None if isinstance(workspace.mount, VolumeMount) else str(folder),
-    )
 
 
 def _record(tape: TapeWriter, past: Past, reached: Reached, *, rewind: bool) -> None:

@@ -17,6 +17,7 @@ class SessionStarted(Event):
     """Written before anything else: what the run is made of. A fork names the session and the step it is of.
 
     `record_version` is the form of the record itself: it grows when older programs could not read it rightly.
+    `sandbox` has the container's runtime and limits, see `engine.container.facts_of`.
     """
 
     type: ClassVar[str] = "session_started"
@@ -33,6 +34,7 @@ class SessionStarted(Event):
     resumed_from: str | None = None
     forked_from: str | None = None
     forked_step: int | None = None
+    sandbox: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

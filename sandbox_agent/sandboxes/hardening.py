@@ -143,6 +143,7 @@ def _host_config(spec: SandboxSpec, nofile: int | None) -> dict[str, Any]:
         "Init": True,
         "CapDrop": ["ALL"],
         "SecurityOpt": _security_options(spec),
+        "GroupAdd": [str(group) for group in spec.groups],
         "ReadonlyRootfs": True,
         "NetworkMode": spec.network,
         "IpcMode": "private",

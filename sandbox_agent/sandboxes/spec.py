@@ -29,6 +29,7 @@ class SandboxSpec:
     Args:
         workspace_source: what is mounted read-write at /workspace: a folder of the engine's host, layers, or a volume.
         uid, gid: of everything the tools run; never 0.
+        groups: further groups of theirs; never 0.
         session_id: names the container and labels it.
         state_dir: a folder of ours that the engine can read, for the few small files mounted into the container. None
             where it sees no file of ours: then the tools' uid has no name inside.
@@ -64,10 +65,11 @@ class SandboxSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     lifetime_s: int = 7 * 24 * 3600
     transport: Literal["auto", "exec"] = "auto"
+    groups: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.uid <= 0 or self.gid <= 0:
-            raise ValueError(f"tools never run as 0: uid {self.uid}, gid {self.gid}")
+        if min(self.uid, self.gid, *self.groups) <= 0:
+            raise ValueError(f"tools never run as 0: uid {self.uid}, gid {self.gid}, groups {list(self.groups)}")
         if self.uid in (MAIN_UID, APART_UID):
             raise ValueError(f"uid {self.uid} is the container's own")
         if not all(path.startswith("/") for path in (*_host_paths(self.workspace_source), self.state_dir or "/")):

@@ -21,10 +21,15 @@ ROOT_FOLDER_ID = 65532
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who the tools run as. Neither number is ever 0."""
+    """Who the tools run as. Neither number is ever 0.
+
+    `groups` are further ones: the folder's own, where the person is in it without that being their first. Without it
+    a shared folder's modes would mean something else inside, and its set-group-ID bit could not be brought back.
+    """
 
     uid: int
     gid: int
+    groups: tuple[int, ...] = ()
 
 
 View = Callable[[OverlayMount, Owner], int]

@@ -72,7 +72,9 @@ def owner_of(host: Path) -> Owner:
     uid, gid = (info.st_uid, info.st_gid) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
     if uid == 0:
         return Owner(ROOT_FOLDER_ID, ROOT_FOLDER_ID)
-    return Owner(uid, gid or uid)  # group 0 may write system files; the tools get a group of their own instead
+    shared = info.st_gid in os.getgroups() and info.st_gid not in (0, gid)
+    # Group 0 may write system files; the tools get a group of their own instead.
+    return Owner(uid, gid or uid, (info.st_gid,) if os.geteuid() != 0 and shared else ())
 
 
 def repository_notes(host: Path) -> tuple[str, ...]:

@@ -67,6 +67,7 @@ class Record:
             "mode": self.mode,
             "host": os.fsencode(self.host).decode("utf-8", "surrogateescape"),
             "owner": [self.owner.uid, self.owner.gid],
+            "groups": list(self.owner.groups),
             "token": self.token,
             "masks": list(self.masks),
             "volume": self.volume,
@@ -90,9 +91,9 @@ class Record:
             if raw["version"] != VERSION:
                 raise ValueError(f"version {raw['version']}, this is {VERSION}")
             host = Path(os.fsdecode(raw["host"].encode("utf-8", "surrogateescape")))
-            return cls(
-                raw["mode"], host, Owner(*raw["owner"]), raw["token"], tuple(raw["masks"]), raw.get("volume", "")
-            )
+            uid, gid = raw["owner"]
+            owner = Owner(uid, gid, tuple(raw.get("groups", ())))
+            return cls(raw["mode"], host, owner, raw["token"], tuple(raw["masks"]), raw.get("volume", ""))
         except FileNotFoundError as error:
             raise WorkspaceError(f"{state_dir}: keeps no workspace; it was applied, discarded or never made") from error
         except (OSError, ValueError, KeyError, TypeError) as error:

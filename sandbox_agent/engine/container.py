@@ -1,0 +1,74 @@
+"""The container of a session, from what its record says of it: for an undo, an export and a session that goes on.
+
+A session that ran under a narrow policy must not get a wider container later because nobody names the policy again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from sandbox_agent.engine.past import EVENTS_FILE
+from sandbox_agent.events import SessionStarted
+from sandbox_agent.policy.policy import Policy, SandboxSettings
+from sandbox_agent.sandboxes.spec import SandboxSpec
+from sandbox_agent.tape import read_tape
+from sandbox_agent.types import JsonObject, VolumeMount
+from sandbox_agent.workspaces.base import Workspace
+
+_KEYS = {"runtime": "runtime", "memory_bytes": "memory", "cpus": "cpus", "pids": "pids"}
+"""Field of the settings to key of the policy file, for what the record has besides the image."""
+
+
+def facts_of(spec: SandboxSpec) -> JsonObject:
+    """For `SessionStarted.sandbox`."""
+    return {name: getattr(spec, name) for name in _KEYS}
+
+
+def last_start(folder: Path) -> SessionStarted | None:
+    """How the session in a state folder was started last; None if its record holds nothing."""
+    events = (entry.event for entry in reversed(read_tape(folder / EVENTS_FILE).entries))
+    return next((event for event in events if isinstance(event, SessionStarted)), None)
+
+
+def settings_of(started: SessionStarted) -> SandboxSettings:
+    """What the record says; the defaults for what it does not, as those before this was recorded."""
+    known = {name: started.sandbox[name] for name in _KEYS if started.sandbox.get(name) is not None}
+    return replace(SandboxSettings(), image=started.image, **known)
+
+
+def settings_to_go_on(policy: Policy, folder: Path) -> SandboxSettings:
+    """The container of a session that goes on: as it was, but for what this run's policy or options name."""
+    started = last_start(folder)
+    if started is None:
+        return policy.sandbox
+    before, named = settings_of(started), {key for key, _ in policy.sources}
+    kept = {
+        name: getattr(before, name)
+        for name, key in (("image", "image"), *_KEYS.items())
+        if f"sandbox.{key}" not in named
+    }
+    return replace(policy.sandbox, **kept)
+
+
+def spec_of(workspace: Workspace, folder: Path, settings: SandboxSettings) -> SandboxSpec:
+    """The container on a session's workspace."""
+    return SandboxSpec(
+        image=settings.image,
+        workspace_source=workspace.mount,
+        uid=workspace.owner.uid,
+        gid=workspace.owner.gid,
+        groups=workspace.owner.groups,
+        session_id=folder.name,
+        state_dir=None if isinstance(workspace.mount, VolumeMount) else str(folder),
+        runtime=settings.runtime,
+        memory_bytes=settings.memory_bytes,
+        cpus=settings.cpus,
+        pids=settings.pids,
+    )
+
+
+def recorded_spec(workspace: Workspace, folder: Path) -> SandboxSpec:
+    """The container that the session had, on its workspace."""
+    started = last_start(folder)
+    return spec_of(workspace, folder, settings_of(started) if started is not None else SandboxSettings())
