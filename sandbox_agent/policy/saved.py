@@ -12,24 +12,12 @@ from pathlib import Path
 import yaml
 
 from sandbox_agent.errors import PolicyError
-from sandbox_agent.policy.policy import Policy
 from sandbox_agent.policy.source import read_bytes
 
 _HEAD = """\
 # Rules saved by answering "always". They hold in every folder. Remove a line to be asked again.
 allow:
 """
-
-
-def with_saved(policy: Policy, path: Path) -> Policy:
-    """The policy with the saved rules as further allow rules; the same policy where nothing was saved.
-
-    Raises:
-        PolicyError: the file is not what `save` writes, or a rule in it is wrong.
-    """
-    for line, rule in read_saved(path):
-        policy = policy.with_allow(rule, location=f"{path}:{line}")
-    return policy
 
 
 def save(path: Path, rule: str) -> None:

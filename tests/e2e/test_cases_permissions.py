@@ -12,7 +12,7 @@ from program import Program
 
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.policy import saved
-from sandbox_agent.policy.load import load_policy, parse_policy
+from sandbox_agent.policy.load import Places, load_policy, parse_policy, run_policy
 from sandbox_agent.policy.policy import Policy
 from sandbox_agent.types import Mode
 
@@ -219,6 +219,9 @@ def layers(folder: Path) -> dict[str, tuple[Policy, str]]:
     deny, allow = folder / "deny.yaml", folder / "allow.yaml"
     deny.write_text("rules:\n  deny: ['Bash(rm *)']\n")
     allow.write_text("mode: bypassPermissions\nrules:\n  allow: ['Bash(*)', 'Bash(rm *)', 'Bash(rm -rf z)']\n")
+    own = folder / "own" / "policy.yaml"
+    own.parent.mkdir()
+    own.write_text(deny.read_text())
     saved.save(folder / "allowed.yaml", "Bash(rm *)")
     saved.save(folder / "allowed.yaml", "Bash")
     return {
@@ -227,8 +230,12 @@ def layers(folder: Path) -> dict[str, tuple[Policy, str]]:
         "deny in the file, allow given": (load_policy(str(deny), allow=["Bash(*)", "Bash(rm:*)"]), f"{deny}:2"),
         "allow in the file, deny given": (load_policy(str(allow), deny=["Bash(rm *)"]), "--deny"),
         "deny in the file, allow saved": (
-            saved.with_saved(load_policy(str(deny)), folder / "allowed.yaml"),
+            run_policy(str(deny), places=Places(own_folder=folder, administrators=folder / "none")),
             f"{deny}:2",
+        ),
+        "deny of the user's own, allow in the file": (
+            run_policy(str(allow), places=Places(own_folder=own.parent, administrators=folder / "none")),
+            f"{own}:2",
         ),
     }
 
@@ -242,6 +249,7 @@ def layers(folder: Path) -> dict[str, tuple[Policy, str]]:
         "deny in the file, allow given",
         "allow in the file, deny given",
         "deny in the file, allow saved",
+        "deny of the user's own, allow in the file",
     ],
 )
 async def test_dev_35_no_order_and_no_layer_takes_a_deny_away(

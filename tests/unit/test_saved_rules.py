@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from sandbox_agent.errors import PolicyError
-from sandbox_agent.policy.load import load_policy
-from sandbox_agent.policy.saved import save, with_saved
+from sandbox_agent.policy.load import Places, run_policy
+from sandbox_agent.policy.policy import Policy
+from sandbox_agent.policy.saved import save
+
+
+def under(folder: Path) -> Policy:
+    """The policy of a run of a user whose configuration is in this folder, on a machine without an administrator."""
+    return run_policy(None, places=Places(own_folder=folder, administrators=folder / "none"))
 
 
 def test_a_saved_rule_is_there_next_time_with_its_line(tmp_path: Path) -> None:
@@ -18,7 +24,7 @@ def test_a_saved_rule_is_there_next_time_with_its_line(tmp_path: Path) -> None:
     for rule in ["Edit(/a.py)", 'Bash(echo "x: y" # z)', "Edit(/a.py)"]:
         save(path, rule)
 
-    rules = with_saved(load_policy(None), path).rules.allow[-2:]
+    rules = under(path.parent).rules.allow[-2:]
     assert [(rule.text, rule.location) for rule in rules] == [
         ("Edit(/a.py)", f"{path}:3"),
         ('Bash(echo "x: y" # z)', f"{path}:4"),
@@ -28,12 +34,12 @@ def test_a_saved_rule_is_there_next_time_with_its_line(tmp_path: Path) -> None:
 
 def test_nothing_saved_changes_nothing(tmp_path: Path) -> None:
     """No file, an empty file, an empty list."""
-    policy = load_policy(None)
+    policy = under(tmp_path)
     for text in (None, "", "# only a comment\n", "allow:\n"):
         path = tmp_path / "allowed.yaml"
         if text is not None:
             path.write_text(text)
-        assert with_saved(policy, path) == policy
+        assert under(tmp_path) == policy
 
 
 @pytest.mark.parametrize(
@@ -44,7 +50,7 @@ def test_a_file_that_is_something_else_is_named(tmp_path: Path, text: str) -> No
     path = tmp_path / "allowed.yaml"
     path.write_text(text)
     with pytest.raises(PolicyError, match=r"allowed\.yaml"):
-        with_saved(load_policy(None), path)
+        under(tmp_path)
 
 
 def test_a_link_is_not_written_through(tmp_path: Path) -> None:
