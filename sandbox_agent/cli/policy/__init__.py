@@ -12,6 +12,7 @@ COMMANDS = {
     "explain": ("explain", "Say what a policy says of a call, and why."),
     "test": ("cases", "Run the unit tests of a policy."),
     "learn": ("learn", "Write the policy under which recorded runs would have passed."),
+    "import": ("importing", "Take over permission lists of Claude Code's settings."),
     "schema": ("schema", "Print the JSON Schema of a policy file, for editors."),
 }
 """Name to module and one line of help, so that listing the commands imports none of them."""
