@@ -107,7 +107,8 @@ def check_policy(name_or_path: str, *, places: Places | None = None) -> list[Pol
     right."""
     places = places or Places(own_folder=config_dir())
     faults: list[PolicyError] = []
-    reader = replace(_reader("policy", places), examples=True, faults=faults)
+    own_kind = _administrators_reader if _is_administrators(name_or_path, places) else partial(_reader, "policy")
+    reader = replace(own_kind(places), examples=True, faults=faults)
     try:
         chain = reader.chain(name_or_path)
         if not faults:
@@ -141,8 +142,16 @@ def _administrators(places: Places) -> list[Layer]:
     file = places.administrators
     if not os.path.lexists(file):
         return []
+    return _administrators_reader(places).chain(str(file))
+
+
+def _administrators_reader(places: Places) -> Reader:
     trusted = partial(require_administrators, owner=places.administrators_uid)
-    return Reader("administrator", trusted, own_folder=Path(os.path.abspath(file.parent))).chain(str(file))
+    return Reader("administrator", trusted, own_folder=Path(os.path.abspath(places.administrators.parent)))
+
+
+def _is_administrators(name_or_path: str, places: Places) -> bool:
+    return os.path.abspath(name_or_path) == str(places.administrators)
 
 
 def _behind(locked: Sequence[Layer], default: Sequence[Layer]) -> list[Layer]:

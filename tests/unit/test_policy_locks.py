@@ -10,6 +10,7 @@ from layers_desk import LayersDesk
 from policy_desk import bash
 
 from sandbox_agent.errors import PolicyError
+from sandbox_agent.policy.load import Places, check_policy
 from sandbox_agent.types import Limits, Mode, Verdict
 
 
@@ -146,3 +147,16 @@ def test_an_administrator_s_file_that_others_can_write_stops_every_run(desk: Lay
     path.unlink()
     path.symlink_to("nowhere")
     assert "No such file" in desk.refusal()
+
+
+def test_an_administrator_s_file_is_checked_as_one(desk: LayersDesk) -> None:
+    """It may name hooks for the host, and must be safe; a copy elsewhere is anybody's file."""
+    text = "hooks: {stop: [{command: x, place: host}]}\n"
+    path = Path(desk.file("etc/policy.yaml", text))
+    places = Places(own_folder=desk.own, administrators=path, administrators_uid=os.geteuid())
+    assert check_policy(str(path), places=places) == []
+    assert [fault.location for fault in check_policy(desk.file("copy.yaml", text), places=places)] == [
+        f"{desk.folder}/copy.yaml:1"
+    ]
+    path.chmod(0o666)
+    assert "is not safe" in str(check_policy(str(path), places=places)[0])
