@@ -60,11 +60,12 @@ async def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert not _lives(int(end.stdout))
 
 
-async def test_what_it_leaves_behind_ends_with_it(tmp_path: Path) -> None:
-    """Also what left its session, holds its pipes and ignores signals."""
+@pytest.mark.parametrize("how", ["start_new_session=True", "env={'PATH': '/usr/bin:/bin'}"])
+async def test_what_it_leaves_behind_ends_with_it(tmp_path: Path, how: str) -> None:
+    """Also what left its session or has another environment, holds its pipes and ignores signals."""
     text = (
         "import subprocess; p = subprocess.Popen(['sh', '-c', 'trap \"\" TERM HUP; sleep 4323'],"
-        " start_new_session=True); print(p.pid, flush=True)"
+        f" {how}); print(p.pid, flush=True)"
     )
     end = await run(python(text, tmp_path))
 

@@ -194,6 +194,8 @@ async def test_rewrites_chain_and_the_strictest_word_holds(tmp_path: Path) -> No
 
     assert [ran.hook for ran in of(events, HookRan)] == ["first", "second", "third"]
     assert told[0]["tool_input"] == {"name": "one!"}
+    shown = [digest("Echo", {"name": name}) for name in ("one", "one!", "one!")]
+    assert [ran.input_sha256 for ran in of(events, HookRan)] == shown
     assert (of(events, PermissionDecided)[0].verdict, of(events, PermissionDecided)[0].hook) == ("deny", "second")
 
 
@@ -215,7 +217,8 @@ async def test_what_a_rewrite_makes_unsafe_does_not_run_beside_others(tmp_path: 
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await anyio.lowlevel.checkpoint()
+        for _ in range(20):  # time enough for another to begin
+            await anyio.lowlevel.checkpoint()
         running -= 1
 
     safe = read_like("Look", body)
@@ -307,6 +310,16 @@ async def test_a_function_of_the_program_may_answer_a_question(tmp_path: Path, e
 
         assert [started.input for started in of(events, ToolStarted)] == ran
     assert (tmp_path / "0" / "events.jsonl").read_text().count('"answered_by":"hook"') == 1
+
+
+async def test_an_ask_of_another_hook_stands_against_a_function_that_allows(tmp_path: Path) -> None:
+    """The strictest word holds, whoever says it."""
+    yes = ProgramHook("mine", PRE, answering(HookAnswer(Verdict.ALLOW)))
+    programs = {"asks": saying({"decision": "ask"})}
+    async with hooked(TURNS, tmp_path, [yes, hook(PRE, "asks")], programs, tools=[ECHO]) as session:
+        events = await play(session)
+
+    assert of(events, ToolStarted) == []
 
 
 async def test_no_function_answers_where_the_mode_denies_questions(tmp_path: Path) -> None:
