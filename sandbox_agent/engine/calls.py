@@ -10,6 +10,7 @@ import anyio
 from sandbox_agent.engine import call_hooks, gate, history
 from sandbox_agent.engine.effects import Doing
 from sandbox_agent.engine.metering import metered
+from sandbox_agent.engine.requests import binding
 from sandbox_agent.engine.scheduler import Call, holds, partition, run_batch
 from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ToolError
@@ -103,7 +104,7 @@ async def _run_judged(
         result = None
         try:
             with metered(doing.meter):
-                result = await _run_tool(session, call)
+                result = await _run_tool(session, running[call.use.id])
         finally:
             session.effects.end(doing, result)
         duration_s = time.monotonic() - started
@@ -142,8 +143,12 @@ def _doing(session: Session, judged: gate.Judged, batch: int) -> Doing:
     )
 
 
-async def _run_tool(session: Session, call: Call) -> ToolResult:
+async def _run_tool(session: Session, judged: gate.Judged) -> ToolResult:
+    """The one place where a tool runs: with exactly what the gate allowed, or not at all."""
+    call = judged.call
     assert call.tool is not None
+    if binding(call) != judged.bound:
+        return ToolResult("The call was changed after it was allowed, so it was not run.", is_error=True)
     try:
         with anyio.fail_after(call.tool.timeout_s):
             result = await call.tool.run(call.input, session.ctx)

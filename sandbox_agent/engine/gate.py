@@ -15,7 +15,7 @@ import anyio
 
 from sandbox_agent.engine import call_hooks
 from sandbox_agent.engine.call_hooks import Hooked
-from sandbox_agent.engine.requests import digest, request_of
+from sandbox_agent.engine.requests import binding, digest, request_of
 from sandbox_agent.engine.scheduler import Call
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
 from sandbox_agent.errors import PolicyError
@@ -28,12 +28,13 @@ RESOLVE_ATTEMPTS = 2
 @dataclass(frozen=True, slots=True)
 class Judged:
     """A call as the hooks left it, with its decision; `subject` is what the decision was about, `notes` what hooks have
-    to tell the model with its result."""
+    to tell the model with its result, `bound` the `binding` of the call as it was judged."""
 
     call: Call
     decision: Decision
     subject: Subject
     notes: tuple[str, ...] = ()
+    bound: str = ""
 
 
 async def judge(session: Session, calls: Sequence[Call]) -> list[Judged]:
@@ -47,14 +48,15 @@ async def judge(session: Session, calls: Sequence[Call]) -> list[Judged]:
     calls = [one.call for one in hooked]
     subjects = [_subject(session, call) for call in calls]
     subjects = await _resolve(session, subjects)
+    bound = [binding(call) for call in calls]
     judged: list[Judged] = []
-    for one, call, subject in zip(hooked, calls, subjects, strict=True):
+    for one, call, subject, exact in zip(hooked, calls, subjects, bound, strict=True):
         if isinstance(subject, Decision):
             judged.append(Judged(call, _note(session, call, subject), Subject(call.use.name)))
         elif call.tool is None or call.refused is not None or subject is None:
             judged.append(Judged(call, Decision(Verdict.DENY, "not a valid call"), Subject(call.use.name)))
         else:
-            judged.append(Judged(call, await _decide(session, one, subject), subject, one.notes))
+            judged.append(Judged(call, await _decide(session, one, subject), subject, one.notes, exact))
     return judged
 
 
@@ -145,7 +147,8 @@ async def _ask(session: Session, call: Call, request: PermissionRequest, decisio
         return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=reason))
     # A copy: what the approver does to it changes nothing of what runs.
     shown = copy.deepcopy(call.use.input)
-    suggested = session.policy.suggest_rules(request, session.mode)
+    # What a hook wants asked, no rule answers.
+    suggested = session.policy.suggest_rules(request, session.mode) if decision.hook is None else ()
     question = ApprovalRequest(call.use.id, call.use.name, request.subject, shown, decision, suggested)
     _note_question(session, question, request.input_sha256)
     try:
@@ -155,7 +158,9 @@ async def _ask(session: Session, call: Call, request: PermissionRequest, decisio
         raise
     except Exception as exc:  # noqa: BLE001 - an approver that fails has not approved
         answer = ApprovalAnswer(False, reason=f"the approver failed ({type(exc).__name__}: {exc}).")
-    if not answer.allow:
+    if not isinstance(answer, ApprovalAnswer):
+        answer = ApprovalAnswer(False, reason=f"the approver gave no answer but {type(answer).__name__}.")
+    if answer.allow is not True:
         told = f"the person said no: {answer.reason}" if answer.reason else "the person said no."
         return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=told), answer)
     added = _remember(session, answer, suggested, request)
@@ -168,7 +173,7 @@ def _remember(
 ) -> tuple[str, ...]:
     """Keep a yes for longer than once: by the rules that were shown, which are returned, or by the exact call where
     none fit."""
-    if answer.scope == "once":
+    if answer.scope not in ("session", "always"):
         return ()
     if not suggested:
         session.allowed_inputs.add(_remembered_as(request))

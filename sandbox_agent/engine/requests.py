@@ -16,6 +16,12 @@ def digest(name: str, value: JsonObject) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def binding(call: Call) -> str:
+    """SHA-256 of all that a call would run with: what the model sent, and what it was parsed to. Taken before a call is
+    judged and compared just before it runs, so that nothing else runs than what was judged and shown."""
+    return digest(call.use.name, {"given": call.use.input, "parsed": repr(call.input)})
+
+
 def request_of(session: Session, call: Call, subject: Subject) -> PermissionRequest:
     """The request of a call that is valid."""
     assert call.tool is not None
