@@ -70,8 +70,8 @@ def verify(path: Path) -> Chain:
             breaks.append(Break(number, reason))
         seq = link.seq + 1
         heads.append(line.sha256)
-    if not number:
-        breaks.append(Break(1, "the record is empty"))
+    if not heads:
+        breaks.append(Break(1, "the record has no whole entry"))
     return Chain(number, tuple(breaks), tuple(cut), tuple(heads))
 
 
