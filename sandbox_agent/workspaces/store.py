@@ -1,4 +1,4 @@
-"""File contents of a session, each kept once under its own hash, in the session's state folder.
+"""File contents of a session, each kept once under its own hash, in the session's state folder; small ones in packs.
 
 Only the host writes here (0700 and 0600, no container sees it), and what is read is checked against its name all the
 same. A content is under its name only when it is whole: whoever is killed leaves at most a "part-" file, which the
@@ -10,17 +10,27 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.content import LARGE_BYTES, Content, digest, transfer
+from sandbox_agent.workspaces.packs import Packed, Packs
+
+SMALL_BYTES = 64 * 1024
+"""Contents up to this size may come in batches."""
+
+BATCH_BYTES = 8 * 1024 * 1024
+"""So much of a batch is in memory at most."""
 
 PART_PREFIX = "part-"
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PLAIN = re.compile("[0-9a-f]{64}")
 
 
 class Store:
@@ -29,9 +39,11 @@ class Store:
     def __init__(self, folder: Path) -> None:
         """The folder is made when the first content comes."""
         self.folder = folder
+        self._packs = Packs(folder / "packs")
 
     def has(self, sha256: str) -> bool:
-        return self._path(sha256).exists()
+        path = self._path(sha256)
+        return self._packed(sha256) is not None or path.exists()
 
     def put(self, data: bytes) -> str:
         """Keep some bytes; returns their name."""
@@ -52,6 +64,13 @@ class Store:
         return content
 
     @contextmanager
+    def batch(self) -> Iterator[Batch]:
+        """Small contents that come together. They are kept when the block ends, but not when an error ends it."""
+        batch = Batch(self)
+        yield batch
+        batch.flush()
+
+    @contextmanager
     def part(self) -> Iterator[Part]:
         """A content that comes in pieces: `write` them, then `keep`. Without, nothing stays."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,6 +86,9 @@ class Store:
         Raises:
             WorkspaceError: it is not here, is not what its name says, or is longer than `limit_bytes`.
         """
+        packed = self._packed(sha256)
+        if packed is not None and packed.size_bytes <= limit_bytes:
+            return self._unpacked(sha256, packed)
         with self.open(sha256) as fd:
             size = os.fstat(fd).st_size
             if size > limit_bytes:
@@ -83,6 +105,13 @@ class Store:
         Raises:
             WorkspaceError: it is not here, or is not what its name says.
         """
+        packed = self._packed(sha256)
+        if packed is not None:
+            with os.fdopen(os.memfd_create("content"), "w+b") as file:
+                file.write(self._unpacked(sha256, packed))
+                file.seek(0)
+                yield file.fileno()
+            return
         try:
             fd = os.open(self._path(sha256), _READ_FLAGS)
         except OSError as error:
@@ -96,7 +125,17 @@ class Store:
             os.close(fd)
 
     def share(self, sha256: str, other: Store) -> None:
-        """Let another store have a content too, without copying it where the file system can."""
+        """Let another store have a content too, without copying it where the file system can.
+
+        What is in one pack with it comes along.
+        """
+        packed = self._packed(sha256)
+        if packed is not None:
+            try:
+                self._packs.share(packed.number, other._packs)
+            except OSError:
+                other.put(self._unpacked(sha256, packed))
+            return
         other.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         target = other._path(sha256)
         if target.exists():
@@ -123,12 +162,75 @@ class Store:
         """Remove all contents. Safe to call again."""
         if self.folder.exists():
             shutil.rmtree(self.folder)
+        self._packs = Packs(self._packs.folder)
+
+    def _packed(self, sha256: str) -> Packed | None:
+        return self._packs.find(bytes.fromhex(sha256)) if _PLAIN.fullmatch(sha256) else None
+
+    def _unpacked(self, sha256: str, packed: Packed) -> bytes:
+        try:
+            data = self._packs.read(packed)
+        except OSError as error:
+            raise WorkspaceError(f"content {sha256} is not in the session's store: {error.strerror}") from error
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise WorkspaceError(f"content {sha256} in the session's store is damaged; it is not used")
+        return data
 
     def _path(self, sha256: str) -> Path:
         name = sha256.removeprefix("blocks:")
-        if len(name) != 64 or not set(name) <= set("0123456789abcdef"):
+        if not _PLAIN.fullmatch(name):
             raise WorkspaceError(f"{sha256!r} is no name of a content")
         return self.folder / name[:2] / (name[2:] if name == sha256 else f"{name[2:]}.blocks")
+
+
+class Batch:
+    """Small contents on their way into one pack. Made by `Store.batch`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._contents: dict[bytes, bytes] = {}
+        self._size_bytes = 0
+
+    def has(self, sha256: str) -> bool:
+        return self._store.has(sha256) or (bool(_PLAIN.fullmatch(sha256)) and bytes.fromhex(sha256) in self._contents)
+
+    def put(self, data: bytes, limit_bytes: float = math.inf) -> Put | None:
+        """Keep some bytes, at most `SMALL_BYTES`; None when that would add more than `limit_bytes` to the store."""
+        digest = hashlib.sha256(data)
+        sha256 = digest.hexdigest()
+        if self.has(sha256):
+            return Put(sha256, 0)
+        if len(data) > limit_bytes:
+            return None
+        self._contents[digest.digest()] = data
+        self._size_bytes += len(data)
+        if self._size_bytes > BATCH_BYTES:
+            self.flush()
+        return Put(sha256, len(data))
+
+    def put_file(self, fd: int) -> Content:
+        """Keep what an opened regular file holds now, whatever its size."""
+        if os.fstat(fd).st_size > SMALL_BYTES:
+            return self._store.put_file(fd)
+        data = os.pread(fd, SMALL_BYTES, 0)
+        put = self.put(data)
+        assert put is not None
+        return Content(len(data), put.sha256)
+
+    def flush(self) -> None:
+        """Write down what there is."""
+        contents, self._contents, self._size_bytes = self._contents, {}, 0
+        if len(contents) == 1:
+            self._store.put(*contents.values())
+        elif contents:
+            self._store._packs.write(contents, PART_PREFIX)
+
+
+class Put(NamedTuple):
+    """A content that is kept: its name, and how much that added to the store."""
+
+    sha256: str
+    added_bytes: int
 
 
 class Part:
