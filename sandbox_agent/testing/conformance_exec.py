@@ -229,6 +229,17 @@ async def calls_at_once_do_not_mix(sandbox: Sandbox) -> None:
     same({number: _seen(result) for number, result in sorted(results.items())}, wanted)
 
 
+@check()
+async def what_runs_apart_is_a_call_like_any_other(sandbox: Sandbox) -> None:
+    """Input, streams, exit code, time limit and cut are as for `exec`."""
+    same(_seen(await sandbox.exec_apart(["cat"], stdin=b"given\n")), (0, b"given\n", b""))
+    same(_seen(await sandbox.exec_apart(["sh", "-c", "echo out; echo err >&2; exit 2"])), (2, b"out\n", b"err\n"))
+    same((await sandbox.exec_apart(["no-such-program"])).exit_code, 127)
+    holds((await sandbox.exec_apart(["sleep", "60"], timeout_s=0.2)).timed_out, "the time limit ends it")
+    cut = await sandbox.exec_apart(["echo", "x" * 99], max_output_bytes=10)
+    same((len(cut.stdout), cut.stdout_bytes), (10, 100))
+
+
 def _seen(result: ExecResult) -> tuple[int, bytes, bytes]:
     return result.exit_code, result.stdout, result.stderr
 
@@ -258,4 +269,5 @@ CHECKS = (
     full_output_is_spilled,
     a_spill_never_writes_into_what_is_there,
     calls_at_once_do_not_mix,
+    what_runs_apart_is_a_call_like_any_other,
 )
