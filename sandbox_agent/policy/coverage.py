@@ -21,6 +21,7 @@ from sandbox_agent.policy.shell.analyse import (
     changes_folder,
     file_writes,
     operands,
+    starts_anyhow,
 )
 from sandbox_agent.policy.shell.facts import subcommand_index, with_facts
 from sandbox_agent.policy.shell.model import ANY_WORD, SimpleCommand, Word, WordKind
@@ -118,7 +119,8 @@ def _runs_by_list(case: Case, part: SimpleCommand) -> bool:
     writes `Bash(git status)` means that and no more."""
     if not case.rules.read_only_commands or not part.on_read_only_list:
         return False
-    if any(word.text == ANY_WORD for word in part.words) and case.rules.restricts_files(write=False):
+    open_names = any(word.text == ANY_WORD or starts_anyhow(word) for word in part.words)
+    if open_names and case.rules.restricts_files(write=False):
         return False
     if changes_folder(part):
         return len(part.words) == 2 and in_workspace(absolute(case.cwd, part.words[1].text))

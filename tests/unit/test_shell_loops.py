@@ -17,6 +17,7 @@ READS = policy(deny=["Read(.env)"])
         'for f in a b; do grep foo "$f"; done',
         'for f in a.py b.py; do echo "== $f =="; sed -n 1,5p $f; done',
         'for f in src/*.py; do wc -l "$f"; done',
+        'for f in *.py; do wc -l "$f"; done',
         'for d in a b; do for f in x y; do cat "$d/${f}.txt"; done; done',
         'for f in a b; do if [[ -f "$f" ]]; then cat "$f"; fi; done',
         'for f in a b; do [ -f "$f" ] && head -3 "$f" | tail -1; done',
@@ -96,7 +97,7 @@ def test_a_variable_that_something_else_can_set_is_not_known(setting: str) -> No
 @pytest.mark.parametrize(
     "command",
     [
-        'for f in *.py; do cat "$f"; done',
+        'for f in *.py; do sort "$f"; done',
         "for f in src/*.py; do cat $f; done",
         "for f in 'a b'; do cat $f; done",
         "for f in 'src/*'; do cat $f; done",

@@ -149,10 +149,10 @@ def blockers(command: SimpleCommand, *, listed: bool = False) -> list[str]:
     if command.background:
         found.append("it runs in the background and outlives the call")
     for word in command.words:
-        known = listed and (word.names_option or (word.text == ANY_WORD and command.any_operands))
+        known = listed and (word.names_option or _harmless_whatever_it_is(command, word))
         if word.kind is WordKind.DYNAMIC and not known:
             found.append(f"{'a word' if word.text == ANY_WORD else word.text} is only known at run time")
-        elif word.kind is WordKind.GLOB and not known and not _starts_in_folder(word):
+        elif starts_anyhow(word) and not known:
             found.append(f"{word.text} can match a name that begins with a dash; write ./{word.text}")
     if command.words and command.words[0].kind is not WordKind.STATIC:
         found.append("which program runs is only known at run time")
@@ -171,8 +171,19 @@ def blockers(command: SimpleCommand, *, listed: bool = False) -> list[str]:
     return found
 
 
-def _starts_in_folder(word: Word) -> bool:
-    return "/" in word.fixed_start and not word.fixed_start.startswith("-")
+def _harmless_whatever_it_is(command: SimpleCommand, word: Word) -> bool:
+    """A name that comes at run time, for a program that takes any; a variable, for one that only prints its words."""
+    if word.text == ANY_WORD or word.kind is WordKind.GLOB:
+        return command.any_operands and not word.fixed_start.startswith("-")
+    program = tables().programs.get(command.program)
+    prints = program is not None and program.operands == "text" and program.style == "words" and not program.hazards
+    return prints and word.variables_only
+
+
+def starts_anyhow(word: Word) -> bool:
+    """True for a file pattern that can match a name beginning with a dash, which is then read as an option."""
+    in_folder = "/" in word.fixed_start and not word.fixed_start.startswith("-")
+    return word.kind is WordKind.GLOB and not in_folder
 
 
 def file_writes(command: SimpleCommand) -> list[Word]:

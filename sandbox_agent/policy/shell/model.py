@@ -28,6 +28,9 @@ class Word:
     partial: str | None = None
     """Of a DYNAMIC word: quotes removed, expansions as they are written. What deny rules see of `bash -c "rm $x"`."""
 
+    variables_only: bool = False
+    """Of a DYNAMIC word: nothing but `$name` and the like makes it so, and looking them up runs nothing."""
+
     @property
     def static(self) -> bool:
         return self.kind is WordKind.STATIC
@@ -139,6 +142,16 @@ class SimpleCommand:
         if not self.words or not self.words[0].static:
             return ""
         return self.words[0].text.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class ShellText:
+    """A shell text inside another one, to be parsed by itself. `via` is what runs it. A partial one holds what is known
+    before run time, or is one of several readings; it need not parse."""
+
+    text: str
+    via: str = ""
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)

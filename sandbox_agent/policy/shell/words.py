@@ -47,6 +47,8 @@ class _Builder:
     bare: list[str] = field(default_factory=list)
     """Unquoted characters alone; a space stands for everything quoted between them."""
     dynamic: bool = False
+    opaque: bool = False
+    """Something else than the value of a variable makes it dynamic."""
 
     def quoted(self, text: str) -> None:
         self.text.append(text)
@@ -55,6 +57,7 @@ class _Builder:
 
     def computed(self, node: Node) -> None:
         self.dynamic = True
+        self.opaque |= plain_variable(node) is None
         self.text.append(self.source(node))
 
     def expanded(self, node: Node, *, quoted: bool) -> None:
@@ -94,12 +97,14 @@ def resolve(
     for index, part in enumerate(parts):
         _part(part, builder, first=index == 0)
     # `~"x"` is no home folder for bash; rare enough to be simply not known.
-    builder.dynamic |= len(parts) > 1 and parts[0].get("Value") == "~"
+    builder.opaque |= len(parts) > 1 and parts[0].get("Value") == "~"
+    builder.dynamic |= builder.opaque
     text = "".join(builder.text)
     whole = source(node) if node else ""
     bare = "".join(builder.bare)
     if builder.dynamic or _has_braces(bare):
-        return Word(whole or text, WordKind.DYNAMIC, text)
+        variables_only = builder.dynamic and not builder.opaque and not _has_braces(bare)
+        return Word(whole or text, WordKind.DYNAMIC, text, variables_only)
     if "*" in bare or "?" in bare or ("[" in bare and "]" in text[text.index("[") :]):
         return Word("".join(builder.pattern), WordKind.GLOB)
     return Word(text)
@@ -161,6 +166,16 @@ def process_texts(source: str) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
+def unescaped(source: str) -> list[str]:
+    """What stands in backticks, as bash reads it: outside of double quotes, and inside. [] without a backslash:
+    then it is what is written."""
+    if "\\" not in source:
+        return []
+    outside = re.sub(r"\\([\\`$])", r"\1", source[1:-1])
+    inside = re.sub(r"\\([\\`$\"])", r"\1", source[1:-1])
+    return [outside] if inside == outside else [outside, inside]
+
+
 def _part(part: Node, builder: _Builder, *, first: bool) -> None:
     match part.get("Type"):
         case "Lit":
@@ -182,7 +197,7 @@ def _part(part: Node, builder: _Builder, *, first: bool) -> None:
 def _literal(value: str, builder: _Builder, *, first: bool) -> None:
     if first and value.startswith("~"):
         if value != "~" and not value.startswith("~/"):
-            builder.dynamic = True
+            builder.dynamic = builder.opaque = True
         builder.quoted(TOOLS_HOME)
         value = value[1:]
     index = 0
