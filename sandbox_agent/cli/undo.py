@@ -69,6 +69,8 @@ def _report(printer: Printer, undone: Undone, *, rewound: bool) -> None:
         printer.line(f"Left as it is: {sanitise(path)} (changed in your folder before its content was kept)", "yellow")
     for path in reached.restored.impossible:
         printer.line(f"Not made again: {sanitise(path)} (a socket or device)", "yellow")
+    for path, why in reached.restored.strangers.items():
+        printer.line(f"Brought back, but not its owner: {sanitise(path)} ({sanitise(why)})", "yellow")
     if rewound:
         printer.line("The conversation is rewound to that step, too.")
     printer.line(f"Go on: sandbox-agent run --resume {undone.session_id} TASK")

@@ -14,7 +14,7 @@ from sandbox_agent.types import WORKSPACE_MOUNT
 from sandbox_agent.workspaces.inside import wire
 
 PACKAGE = "sandbox_agent.workspaces.inside"
-MODULES = ("wire", "below", "entry", "walk", "look", "put", "main")
+MODULES = ("wire", "attributes", "below", "entry", "walk", "look", "put", "main")
 """In the order of their imports."""
 
 MAX_FRAME_BYTES = 2 * wire.CHUNK

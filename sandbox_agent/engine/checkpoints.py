@@ -204,7 +204,8 @@ class Checkpoints:
         ]
         taken_ns = int(mine[0].time_unix_s * 1e9) if mine else time.time_ns()
         base = BaseFiles(self._workspace.host, self._state_dir, taken_ns)
-        taker = Taker(Hands(self._sandbox), self.steps.store, base, limits=self._limits)
+        owner = self._workspace.owner
+        taker = Taker(Hands(self._sandbox, owner), self.steps.store, base, owner=owner, limits=self._limits)
         if mine:
             await self._go_on(taker, mine, after_seq, recorded)
         else:

@@ -17,10 +17,11 @@ import anyio
 from sandbox_agent.engine.channel import Channel
 from sandbox_agent.sandboxes.base import Sandbox, Stream
 from sandbox_agent.workspaces import walked
+from sandbox_agent.workspaces.base import Owner
 from sandbox_agent.workspaces.inside import wire
 from sandbox_agent.workspaces.manifest import RACY_NS
 from sandbox_agent.workspaces.plan import Act, Plan
-from sandbox_agent.workspaces.snapshot import LOST_TOO_LARGE, LOST_UNREADABLE, Node
+from sandbox_agent.workspaces.snapshot import LOST_TOO_LARGE, LOST_UNREADABLE, OWN, Node
 from sandbox_agent.workspaces.store import Part, Store
 
 FILES_AT_ONCE = 500
@@ -66,8 +67,11 @@ class Walked:
 class Hands:
     """The requests. Not for concurrent use. All raise `HandsLostError` and `NoHandsError` as `Channel` does."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    def __init__(self, sandbox: Sandbox, owner: Owner) -> None:
+        """`owner` is who the tools run as."""
+        self.sandbox = sandbox
         self._channel = Channel(sandbox)
+        self._owner = owner
 
     async def aclose(self) -> None:
         """End the process; the next request starts another."""
@@ -139,7 +143,7 @@ class Hands:
         if frame.letter == wire.FAULT:
             return Given(lost=_LOST.get(frame.body))
         now, _, numbers = frame.body.partition(b" ")
-        before = walked.file_node(numbers)
+        before = walked.file_node(numbers, self._owner)
         if frame.letter != wire.STATE or before is None or not now.isdigit():
             raise await self._channel.malformed()
         with store.part() as part:
@@ -156,7 +160,7 @@ class Hands:
                 position = offset + len(data)
             if frame.letter == wire.FAULT:
                 return Given(lost=_LOST.get(frame.body))
-            after = walked.file_node(frame.body)
+            after = walked.file_node(frame.body, self._owner)
             if frame.letter != wire.STATE_AFTER or after is None:
                 raise await self._channel.malformed()
             sha256 = await _keep(part, before.size_bytes, size)
@@ -191,7 +195,9 @@ class Hands:
         path = act.path.encode("utf-8", "surrogateescape")
         if act.letter == wire.ATTRIBUTES:
             assert act.node is not None
-            await self._channel.send(act.letter, path + b"\0%o %d" % (act.node.mode, act.node.mtime_ns))
+            gid = self._owner.gid if act.node.gid == OWN else act.node.gid
+            numbers = b"\0%o %d %d " % (act.node.mode, act.node.mtime_ns, gid)
+            await self._channel.send(act.letter, path + numbers + act.node.attributes.encode())
             return
         await self._channel.send(act.letter, path + b"\0" + act.target.encode("utf-8", "surrogateescape"))
         if act.letter == wire.FILE:

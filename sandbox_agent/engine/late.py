@@ -75,6 +75,10 @@ class LateSandbox:
         """See `Sandbox.end_all`."""
         await (await self._ready()).end_all(spare=spare)
 
+    async def give_back(self, owners: Mapping[str, tuple[int, int]]) -> None:
+        """See `Sandbox.give_back`."""
+        await (await self._ready()).give_back(owners)
+
     async def close(self) -> None:
         """See `Sandbox.close`; a start that is under way must have been cancelled before."""
         self._begun = True

@@ -6,17 +6,17 @@ after an interruption it comes to the same, for it starts from what is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 
 import anyio
 
 from sandbox_agent.engine.taking import Taker
 from sandbox_agent.engine.told import shown
-from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.errors import SandboxStartError, SandboxUnavailableError, WorkspaceError
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.plan import Plan, plan
-from sandbox_agent.workspaces.snapshot import Node, Snapshot, diff, snapshot_of
+from sandbox_agent.workspaces.snapshot import OWN, Delta, Node, Snapshot, diff, snapshot_of
 from sandbox_agent.workspaces.steps import Loaded, Step
 
 SHOWN_PATHS = 10
@@ -42,11 +42,13 @@ class Contents:
 class Restored:
     """What could not be brought back: sockets and devices, and files that the person had changed before they were kept.
 
-    Those are as they were before.
+    Those are as they were before. `strangers` are back, but belong to the tools and not to whom they did, each with the
+    reason.
     """
 
     impossible: tuple[str, ...] = ()
     theirs: tuple[str, ...] = ()
+    strangers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +94,51 @@ async def restore(
     touched = {act.path for act in made.acts} | (taker.snapshot.nodes.keys() - target.nodes.keys())
     # Nothing else is at work in there, so nothing else can have changed; a folder changes with what is in it.
     await taker.look_at(touched | {path.rpartition("/")[0] for path in touched})
-    wrong = [delta.path for delta in diff(taker.snapshot, target) if delta.path not in made.impossible]
+    strangers = await _to_owners(taker, diff(taker.snapshot, target))
+    left = made.impossible + list(strangers)
+    wrong = [delta.path for delta in diff(taker.snapshot, target) if delta.path not in left]
     if wrong:
         why = f" ({'; '.join(faults[:3])})" if faults else ""
         raise NotRestoredError(f"{shown(wrong, SHOWN_PATHS)}: could not be brought back as it was{why}")
-    return Restored(tuple(made.impossible), tuple(sorted(theirs)))
+    return Restored(tuple(made.impossible), tuple(sorted(theirs)), strangers)
+
+
+async def _to_owners(taker: Taker, deltas: Sequence[Delta]) -> dict[str, str]:
+    """Give what is all right but for its owner to whom it belonged; returns what could not be given, with reasons.
+
+    Whoever is at work inside could say that a file was root's. So only those owners count that the person's own folder
+    had at the start, for that very path; and nothing with set-id bits is given away.
+    """
+    known = await anyio.to_thread.run_sync(taker.strangers)
+    wanted: dict[str, tuple[int, int]] = {}
+    left: dict[str, str] = {}
+    for delta in deltas:
+        was, now = delta.before, delta.after
+        if was is None or now is None or was._replace(uid=now.uid, gid=now.gid).line("") != now.line(""):
+            continue
+        ids = (_id(now.uid, taker.owner.uid), _id(now.gid, taker.owner.gid))
+        if known.get(delta.path) != ids:
+            left[delta.path] = f"belonged to {ids[0]}:{ids[1]}, but not when the session began"
+        elif now.mode & 0o6000 and now.kind is Kind.FILE:
+            left[delta.path] = f"belonged to {ids[0]}:{ids[1]}, and has set-id bits"
+        else:
+            wanted[delta.path] = ids
+    if wanted:
+        why = "could not be given to its owner"
+        try:
+            await taker.hands.sandbox.give_back(wanted)
+        except (SandboxUnavailableError, SandboxStartError) as error:
+            why = str(error)
+        await taker.look_at(wanted.keys() | {path.rpartition("/")[0] for path in wanted})
+        for path, (uid, gid) in wanted.items():
+            node = taker.snapshot.nodes.get(path)
+            if node is not None and (_id(node.uid, taker.owner.uid), _id(node.gid, taker.owner.gid)) != (uid, gid):
+                left[path] = f"belonged to {uid}:{gid}: {why}"
+    return left
+
+
+def _id(number: int, own: int) -> int:
+    return own if number == OWN else number
 
 
 def _keeping(current: Snapshot, target: Snapshot, paths: Set[str]) -> Snapshot:

@@ -14,7 +14,7 @@ import anyio
 
 from sandbox_agent.engine.hands import Given, Hands, Walked, batches
 from sandbox_agent.sandboxes.base import MIB
-from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.base import Kind, Owner
 from sandbox_agent.workspaces.basefiles import BaseFiles
 from sandbox_agent.workspaces.snapshot import TORN, Delta, Node, Snapshot, change, snapshot_of
 from sandbox_agent.workspaces.store import Store
@@ -69,8 +69,10 @@ class Taker:
     `touched` and `learned` are the paths that changed, and the bases that came, since somebody last cleared them.
     """
 
-    def __init__(self, hands: Hands, store: Store, base: BaseFiles, *, limits: Limits) -> None:
+    def __init__(self, hands: Hands, store: Store, base: BaseFiles, *, owner: Owner, limits: Limits) -> None:
+        """`owner` is who the tools run as."""
         self.hands = hands
+        self.owner = owner
         self.store = store
         self.snapshot = snapshot_of({})
         self.bases: dict[str, str] = {}
@@ -87,7 +89,7 @@ class Taker:
         walk = await self.hands.walk((), whole=True)
 
         def make() -> Snapshot:
-            nodes, self.skipped = nodes_of(parse(walk.fresh), {})
+            nodes, self.skipped = nodes_of(parse(walk.fresh), {}, self.owner)
             return snapshot_of(nodes)
 
         self.snapshot = await anyio.to_thread.run_sync(make)
@@ -115,7 +117,7 @@ class Taker:
     async def _see(self, walk: Walked, told: Set[str]) -> list[Delta]:
         """Take over a walk; the paths in `told` are gone if it does not have them."""
         before = self.snapshot
-        seen = await anyio.to_thread.run_sync(_seen, walk, told, before)
+        seen = await anyio.to_thread.run_sync(_seen, walk, told, before, self.owner)
         self.skipped = seen.skipped
         await self._learn(_base_files(before, (*seen.fetch, *seen.nodes, *seen.removed)))
         fetched = await self._fetch(seen.fetch)
@@ -158,6 +160,10 @@ class Taker:
             found[path] = sha256 or self._base.known_sha256(path) or ""
         self._limits.used_bytes += taken
         return found
+
+    def strangers(self) -> dict[str, tuple[int, int]]:
+        """Whom paths of the base belong to that are not the tools'; the person's folder said so, and nobody inside."""
+        return self._base.strangers
 
     def content_of(self, path: str, node: Node, bases: Mapping[str, str]) -> str | None:
         """The name of a content that the store has; None when it is nowhere to be had.
@@ -204,16 +210,17 @@ class Taker:
         return node.size_bytes if node is not None and node.sha256 is not None and not node.lost else 0
 
 
-def _seen(walk: Walked, told: Set[str], last: Snapshot) -> Seen:
+def _seen(walk: Walked, told: Set[str], last: Snapshot, owner: Owner) -> Seen:
     """How a walk differs from the last snapshot; what had to be told is gone where it was not."""
-    return compare(parse(walk.fresh), None if walk.whole else parse_gone(walk.gone) | told, last)
+    return compare(parse(walk.fresh), None if walk.whole else parse_gone(walk.gone) | told, last, owner)
 
 
 def _settle(path: str, seen: Node, given: Given, fetched: Fetched) -> None:
     if given.node is not None:
         # A ctime of 0 is no file's: the next walk will not take it for unchanged.
         doubted = given.racy or not given.stable
-        node = given.node._replace(ctime_ns=0) if doubted else given.node
+        node = given.node._replace(attributes=seen.attributes)
+        node = node._replace(ctime_ns=0) if doubted else node
         fetched.nodes[path] = node if given.stable else node._replace(flag=TORN)
     elif given.lost is not None:
         name = hashlib.sha256(f"{given.lost} {seen.inode} {seen.size_bytes} {seen.ctime_ns}".encode()).hexdigest()

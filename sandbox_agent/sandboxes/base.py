@@ -175,6 +175,18 @@ class Sandbox(Protocol):
         """
         ...
 
+    async def give_back(self, owners: Mapping[str, tuple[int, int]]) -> None:
+        """Give entries of the workspace to others than the tools, which only root can: not for what a model asks for.
+
+        Args:
+            owners: paths below the workspace, "" for itself, to uid and gid as the tools see them. Links are not
+                followed; set-id bits are lost.
+
+        Raises:
+            SandboxUnavailableError, SandboxStartError: it cannot be done here, or not for all; the text says why.
+        """
+        ...
+
     async def close(self) -> None:
         """Remove it with everything in it. Shielded from cancellation, bounded in time, safe to call twice."""
         ...

@@ -1,8 +1,8 @@
-"""The two chores that take root, each in a short-lived container with no network and just the right it needs.
+"""Chores that take root, each in a short-lived container with no network and just the right it needs.
 
 The kernel's own folder in an overlay belongs to root with mode 000: for a person who is not root it is removed by a
 container that sees the one folder of the session's state. A new volume of the engine belongs to root: the top of it is
-given to the tools before they come.
+given to the tools before they come. A third one is in `owners`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def empty_folder(endpoint: Endpoint, folder: Path, *, session_id: str, ima
                 LABEL_OWNER: this_process().label(),
                 LABEL_VERSION: sandbox_agent.__version__,
             }
-            code = await _run(engine, _body(found.id, command, ["DAC_OVERRIDE", "FOWNER"], mount, labels))
+            code = await run_to_end(engine, body_of(found.id, command, ["DAC_OVERRIDE", "FOWNER"], mount, labels))
         except docker.errors.APIError as exc:
             raise SandboxStartError(f"{folder}: the engine does not start what would clear it: {exc}") from exc
         if code != 0:
@@ -61,14 +61,15 @@ async def give_volume(engine: Engine, image_id: str, mount: dict[str, Any], owne
     """
     command = ["chown", owner, mount["Target"]]
     try:
-        code = await _run(engine, _body(image_id, command, ["CHOWN"], mount, labels))
+        code = await run_to_end(engine, body_of(image_id, command, ["CHOWN"], mount, labels))
     except docker.errors.APIError as exc:
         raise SandboxStartError(f"the engine does not make the workspace's volume: {exc.explanation}") from exc
     if code != 0:
         raise SandboxStartError(f"the workspace's volume cannot be given to {owner} (exit code {code})")
 
 
-async def _run(engine: Engine, body: dict[str, Any]) -> int:
+async def run_to_end(engine: Engine, body: dict[str, Any]) -> int:
+    """Run a container of a body to its end and remove it; returns its exit code. Raises docker's APIError."""
     control, code = engine.control, -1
     # Shielded: a container that is being made when we are cancelled must be known, to be removed.
     with anyio.CancelScope(shield=True):
@@ -81,9 +82,10 @@ async def _run(engine: Engine, body: dict[str, Any]) -> int:
     return code
 
 
-def _body(
+def body_of(
     image_id: str, command: list[str], rights: list[str], mount: dict[str, Any], labels: dict[str, str]
 ) -> dict[str, Any]:
+    """The create body of a chore: root with these rights alone, one mount, no network."""
     return {
         "Image": image_id,
         "User": "0:0",

@@ -27,6 +27,7 @@ from sandbox_agent.sandboxes.engine import Engine, Streams, allowed_nofile, reac
 from sandbox_agent.sandboxes.hardening import create_body, write_etc_files
 from sandbox_agent.sandboxes.images import Image, find_image
 from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, LABEL_VERSION, is_dead, this_process
+from sandbox_agent.sandboxes.owners import give_back
 from sandbox_agent.sandboxes.perexec import PerExec
 from sandbox_agent.sandboxes.reap import reap_dead
 from sandbox_agent.sandboxes.resident import Resident
@@ -90,6 +91,12 @@ class DockerSandbox:
     async def end_all(self, *, spare: Stream | None = None) -> None:
         """See `Sandbox.end_all`."""
         await self._transport().end_all(spare=spare)
+
+    async def give_back(self, owners: Mapping[str, tuple[int, int]]) -> None:
+        """See `Sandbox.give_back`."""
+        self._transport()
+        if self._engine is not None and self._container_id is not None:
+            await give_back(self._engine, self._container_id, owners, self._labels())
 
     async def close(self) -> None:
         """See `Sandbox.close`."""
@@ -205,12 +212,7 @@ class DockerSandbox:
                 raise SandboxStartError(f"the engine does not start the sandbox: {again.explanation}") from again
 
     async def _create_once(self, engine: Engine, image: Image, nofile: int | None) -> None:
-        labels = {
-            **self.spec.labels,
-            LABEL_SESSION: self.spec.session_id,
-            LABEL_OWNER: this_process().label(),
-            LABEL_VERSION: sandbox_agent.__version__,
-        }
+        labels = self._labels()
         try:
             etc = write_etc_files(self.spec)
         except OSError as exc:
@@ -224,6 +226,10 @@ class DockerSandbox:
             answer: dict[str, Any] = await engine.ask(engine.control.create_container_from_config, body, self._name())
             self._container_id = answer["Id"]
         await engine.ask(engine.control.start, self._container_id)
+
+    def _labels(self) -> dict[str, str]:
+        ours = {LABEL_SESSION: self.spec.session_id, LABEL_OWNER: this_process().label()}
+        return {**self.spec.labels, **ours, LABEL_VERSION: sandbox_agent.__version__}
 
     def _name(self) -> str:
         return f"sandbox-agent-{self.spec.session_id}"

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.lowlevel
 
-from sandbox_agent.errors import SandboxDiedError
+from sandbox_agent.errors import SandboxDiedError, SandboxStartError
 from sandbox_agent.sandboxes.arguments import MAX_COMMAND_BYTES, check_command, check_path, check_stdin
 from sandbox_agent.sandboxes.base import (
     DEFAULT_MAX_OUTPUT_BYTES,
@@ -84,6 +84,9 @@ class FakeSandbox:
         """Nothing outlives a call here, so there is nothing to end."""
         self.calls.append(FakeCall("end_all", ()))
         self._raise_failure()
+
+    async def give_back(self, owners: Mapping[str, tuple[int, int]]) -> None:
+        raise SandboxStartError(f"nobody owns anything in this sandbox: {', '.join(owners)}")
 
     async def close(self) -> None:
         self.closed = True

@@ -32,6 +32,11 @@ class BaseFiles:
     def _manifest(self) -> Manifest | None:
         return Manifest.load(self._path) if self._path.exists() else None
 
+    @property
+    def strangers(self) -> dict[str, tuple[int, int]]:
+        """Paths of the base that do not belong to the tools, with uid and gid as the session sees them."""
+        return self._manifest.strangers if self._manifest is not None else {}
+
     def known_sha256(self, path: str) -> str | None:
         """What the manifest says of a path's content."""
         entry = self._entry(path)

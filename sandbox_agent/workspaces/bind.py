@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
@@ -15,7 +16,7 @@ from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.record import MANIFEST_NAME, Record, remove_remains
 from sandbox_agent.workspaces.review import review
 from sandbox_agent.workspaces.source import TreeSource
-from sandbox_agent.workspaces.survey import survey
+from sandbox_agent.workspaces.survey import note_owners, survey
 from sandbox_agent.workspaces.tree import Tree
 
 IN_PLACE = "mode bind: tools change the folder itself, .git included; nothing can be reviewed before or undone"
@@ -89,10 +90,12 @@ class BindWorkspace:
             self._know(Manifest.load(path))
             return
         with self._tree() as tree:
-            manifest = survey(tree, self._masks, uid=self.owner.uid).manifest
+            found = survey(tree, self._masks, uid=self.owner.uid)
+            note_owners(found, self.owner)
+            manifest = found.manifest
             for count, (name, entry) in enumerate(manifest.entries.items(), 1):
                 if entry.kind is Kind.FILE and entry.hidden is None:
-                    manifest.entries[name] = self._entry(tree, name)
+                    manifest.entries[name] = replace(self._entry(tree, name), owner=entry.owner)
                 if progress is not None and count % 100 == 0:
                     progress(count)
         manifest.finish()

@@ -53,7 +53,7 @@ class Entry:
 
     `sha256` is of a file's content or a link's target text, None for folders. `target` is a link's text, or what a
     special file is (see `entries.special`). `stamp` is of the file the session works on. `mode` has permission bits
-    only.
+    only. `owner` is the uid and gid that the session sees, where they are not both the tools' own.
     """
 
     kind: Kind
@@ -63,6 +63,7 @@ class Entry:
     target: str | None = None
     stamp: Stamp | None = None
     hidden: str | None = None
+    owner: tuple[int, int] | None = None
 
     @property
     def executable(self) -> bool:
@@ -115,6 +116,11 @@ class Manifest:
     def _below_covered(self, path: str) -> bool:
         return (self.hidden_by(path.rpartition("/")[0]) or "").startswith(MASKED_BY)
 
+    @property
+    def strangers(self) -> dict[str, tuple[int, int]]:
+        """Paths that do not belong to the tools, with the uid and gid that the session sees."""
+        return {path: entry.owner for path, entry in self.entries.items() if entry.owner is not None}
+
     def finish(self) -> None:
         self.finished_ns = time.time_ns()
 
@@ -158,6 +164,7 @@ def entry_to_json(entry: Entry) -> JsonObject:
         "target": entry.target,
         "stamp": entry.stamp,
         "hidden": entry.hidden,
+        "owner": entry.owner,
     }
     return {key: value for key, value in raw.items() if value is not None}
 
@@ -172,4 +179,5 @@ def entry_from_json(raw: JsonObject) -> Entry:
         raw.get("target"),
         tuple(raw["stamp"]) if "stamp" in raw else None,
         raw.get("hidden"),
+        (raw["owner"][0], raw["owner"][1]) if "owner" in raw else None,
     )

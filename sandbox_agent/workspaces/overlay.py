@@ -32,7 +32,7 @@ from sandbox_agent.workspaces.review import Difference, Review
 from sandbox_agent.workspaces.reviewing import Bringer, look
 from sandbox_agent.workspaces.source import LateSource, Source, TreeSource
 from sandbox_agent.workspaces.stored import StoredSource
-from sandbox_agent.workspaces.survey import Survey, survey
+from sandbox_agent.workspaces.survey import Survey, note_owners, survey
 from sandbox_agent.workspaces.tree import Tree
 
 MASKS, UPPER, WORK = "masks", "upper", "work"
@@ -146,6 +146,7 @@ class OverlayWorkspace:
                 return
             with Tree(self.host) as host:
                 found = survey(host, Masks(self._record.masks), uid=os.lstat(self.host).st_uid, progress=progress)
+            note_owners(found, self.owner, swap_root=self._swaps_root)
             remove_tree(self._folder, MASKS)
             (self._folder / MASKS).mkdir(mode=0o700)
             with Tree(self._folder / MASKS) as layer:

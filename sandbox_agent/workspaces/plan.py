@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.inside import wire
-from sandbox_agent.workspaces.snapshot import ROOT, Node, Snapshot, diff
+from sandbox_agent.workspaces.snapshot import OWN, ROOT, Delta, Node, Snapshot, diff
 
 
 class Act(NamedTuple):
@@ -43,7 +43,7 @@ def plan(current: Snapshot, wanted: Snapshot) -> Plan:
     later = []
     for path, node in wanted.nodes.items():
         before = current.nodes.get(path)
-        same = before is not None and (before.mode, before.mtime_ns) == (node.mode, node.mtime_ns)
+        same = before is not None and _dressed(before) == _dressed(node)
         if path not in made.impossible and (path in rewrite or not same or path in touched):
             later.append(Act(wire.ATTRIBUTES, path, node=node))
     # A folder after what it holds: making that changes its time, and may need rights that its own mode denies.
@@ -56,12 +56,27 @@ def _rewritten(current: Snapshot, wanted: Snapshot) -> set[str]:
     rewrite = {
         delta.path
         for delta in diff(current, wanted)
-        if delta.after is not None and delta.kind != "mode" and delta.path != ROOT
+        if delta.after is not None and not _dress_only(delta) and delta.path != ROOT
     }
     groups = {wanted.nodes[path].group for path in rewrite} - {None}
     if groups:
         rewrite |= {path for path, node in wanted.nodes.items() if node.group in groups}
     return rewrite
+
+
+def _dress_only(delta: Delta) -> bool:
+    """Whether the entry can stay, and be given what it is to have: not where it is somebody else's and is to be ours.
+
+    A folder cannot be made anew for that: what it holds may not go.
+    """
+    was, now = delta.before, delta.after
+    if delta.kind not in ("mode", "owner", "attributes") or was is None or now is None:
+        return False
+    return was.uid == now.uid or now.uid != OWN or now.kind is Kind.DIRECTORY
+
+
+def _dressed(node: Node) -> tuple[int, int, int, int, str]:
+    return node.mode, node.mtime_ns, node.uid, node.gid, node.attributes
 
 
 def _tops(paths: set[str]) -> list[str]:

@@ -124,6 +124,8 @@ class Putter:
                 _own(staged.fd, place)
             else:
                 _own_like(staged.fd, before)
+                if stat.S_ISREG(before.st_mode):
+                    _wear_like(staged.fd, place)
             os.fchmod(staged.fd, _mode(difference, before))
             _still(place, current)
             staged.commit(replace=current is not None)
@@ -208,6 +210,20 @@ def _own_like(fd: int, info: os.stat_result) -> None:
         os.fchown(fd, info.st_uid, info.st_gid)
     except PermissionError as error:
         raise Conflict(f"belongs to {info.st_uid}:{info.st_gid} here, whom we cannot give the new file") from error
+
+
+def _wear_like(fd: int, place: Place) -> None:
+    """Give a new file the extended attributes (user.*) and the access list of the one that it replaces."""
+    old = place.open_file()
+    try:
+        for name in os.listxattr(old):
+            if name.startswith("user.") or name == "system.posix_acl_access":
+                os.setxattr(fd, name, os.getxattr(old, name))
+    except OSError as error:
+        if error.errno not in (errno.ENOTSUP, errno.ENODATA):
+            raise Conflict(f"has extended attributes here that cannot be kept ({error.strerror})") from error
+    finally:
+        os.close(old)
 
 
 def _mode(difference: Difference, info: os.stat_result | None) -> int:

@@ -17,6 +17,9 @@ from typing import NamedTuple
 
 from sandbox_agent.workspaces.base import Kind
 
+OWN = -1
+"""Stands for the uid, and the gid, that the tools run as."""
+
 ROOT = ""
 """The path of the workspace folder itself: only its mode and time are of interest."""
 
@@ -35,8 +38,9 @@ class Node(NamedTuple):
     not as it should be: the content was not kept (`LOST_...`; `sha256` then names content the store does not have), or
     was read while it changed (`TORN`).
 
-    The rest is how a later walk knows that nothing changed: `inode`, `links`, `ctime_ns`, for files only; and what is
-    brought back but counts for nothing when trees are compared: `mtime_ns`, `uid`, `gid`.
+    The rest is how a later walk knows that nothing changed: `inode`, `links`, `ctime_ns`, for files only; and
+    `mtime_ns`, which is brought back but counts for nothing when trees are compared. `uid` and `gid` are `OWN` where
+    they are the tools'. `attributes` are extended ones of files and folders, see `inside.attributes`.
     """
 
     kind: Kind
@@ -47,11 +51,12 @@ class Node(NamedTuple):
     group: str | None = None
     flag: str | None = None
     mtime_ns: int = 0
-    uid: int = 0
-    gid: int = 0
+    uid: int = OWN
+    gid: int = OWN
     inode: int = 0
     links: int = 1
     ctime_ns: int = 0
+    attributes: str = ""
 
     @property
     def lost(self) -> bool:
@@ -62,14 +67,17 @@ class Node(NamedTuple):
         """What the tree's hash is made of: all that is compared, and nothing that differs from machine to machine."""
         content = "base" if self.sha256 is None and self.kind is Kind.FILE else self.sha256 or ""
         text = f"{path}\0{self.kind.value} {self.mode:o} {content}\0{self.target or ''}\0{self.group or ''}\n"
+        if self.attributes or self.uid != OWN or self.gid != OWN:  # rare, and owners differ from machine to machine
+            text = f"{text[:-1]}\0{self.uid}:{self.gid}\0{self.attributes}\n"
         return text.encode("utf-8", "surrogateescape")
 
 
 class Delta(NamedTuple):
     """One path that differs between two snapshots.
 
-    `kind` is added, deleted, modified (content), mode, type (another sort of entry), link (another target), or group
-    (the same content, under other hard links). `before` and `after` are None where there is nothing.
+    `kind` is added, deleted, modified (content), mode, type (another sort of entry), link (another target), owner,
+    attributes (extended ones) or group (the same content, under other hard links); the first that fits. `before` and
+    `after` are None where there is nothing.
     """
 
     path: str
@@ -151,7 +159,11 @@ def _kind(was: Node | None, now: Node | None) -> str:
         return "link"
     if was.sha256 != now.sha256:
         return "modified"
-    return "mode" if was.mode != now.mode else "group"
+    if was.mode != now.mode:
+        return "mode"
+    if (was.uid, was.gid) != (now.uid, now.gid):
+        return "owner"
+    return "attributes" if was.attributes != now.attributes else "group"
 
 
 def _regroup(nodes: dict[str, Node]) -> set[str]:

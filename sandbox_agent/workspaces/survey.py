@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sandbox_agent.errors import WorkspaceError
-from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.base import ROOT_FOLDER_ID, Kind, Owner
 from sandbox_agent.workspaces.entries import file_kind, link_digest, special
 from sandbox_agent.workspaces.keys import CONTENT_RULE, is_private_key, is_public, worth_a_look
 from sandbox_agent.workspaces.manifest import MASKED_BY, Entry, Manifest, in_git, stamp
@@ -70,6 +70,22 @@ def survey(tree: Tree, masks: Masks, *, uid: int, progress: Callable[[int], None
         result.manifest.entries[path] = Entry(kind, hidden=MASKED_BY + rule)
     result.manifest.finish()
     return result
+
+
+def note_owners(found: Survey, owner: Owner, *, swap_root: bool = False) -> None:
+    """Note in the manifest whom the entries belong to that are not the tools'.
+
+    Args:
+        found: what was seen.
+        owner: who the tools run as.
+        swap_root: whether the session sees root and `ROOT_FOLDER_ID` the other way round.
+    """
+    swap = {0: ROOT_FOLDER_ID, ROOT_FOLDER_ID: 0} if swap_root else {}
+    for path, info in found.infos.items():
+        ids = (swap.get(info.st_uid, info.st_uid), swap.get(info.st_gid, info.st_gid))
+        entry = found.manifest.entries[path]
+        if ids != (owner.uid, owner.gid) and entry.hidden is None:
+            found.manifest.entries[path] = replace(entry, owner=ids)
 
 
 def _entry(tree: Tree, found: Found, targets: dict[str, str]) -> Entry:

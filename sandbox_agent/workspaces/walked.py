@@ -12,18 +12,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from sandbox_agent.errors import WorkspaceError
-from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.base import Kind, Owner
 from sandbox_agent.workspaces.inside.entry import FIELDS
 from sandbox_agent.workspaces.inside.walk import MAX_DEPTH, MAX_ENTRIES
 from sandbox_agent.workspaces.nofollow import MAX_PATH_BYTES
-from sandbox_agent.workspaces.snapshot import ROOT, Node, Snapshot
+from sandbox_agent.workspaces.snapshot import OWN, ROOT, Node, Snapshot
 
 MAX_WALK_BYTES = 512 * 1024 * 1024
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 
 _MAX_NUMBERS_BYTES = 220
+_ATTRIBUTES = re.compile(r"(?:[0-9a-f]{2})+=(?:[0-9a-f]{2})*(?:,(?:[0-9a-f]{2})+=(?:[0-9a-f]{2})*)*")
 _DEVICE = re.compile(rb"\d{1,7}:\d{1,7}")
-_KINDS = {b"d": Kind.DIRECTORY, b"l": Kind.LINK, b"p": Kind.OTHER, b"s": Kind.OTHER, b"c": Kind.OTHER, b"b": Kind.OTHER}
+_KINDS = {b"l": Kind.LINK, b"p": Kind.OTHER, b"s": Kind.OTHER, b"c": Kind.OTHER, b"b": Kind.OTHER}
 
 Raw = dict[bytes, bytes]
 """Record (numbers and path) to link target, as they came."""
@@ -80,27 +81,29 @@ def parse_gone(data: bytes) -> set[str]:
     return {path.decode("utf-8", "surrogateescape") for path in paths}
 
 
-def compare(fresh: Raw, gone: Collection[str] | None, last: Snapshot) -> Seen:
+def compare(fresh: Raw, gone: Collection[str] | None, last: Snapshot, owner: Owner | None = None) -> Seen:
     """Find out what is new.
 
     Args:
         fresh: the records of the walk: all, or those that are new since the last one.
         gone: paths that are no more, or had to be told again; None when `fresh` are all records.
         last: the last snapshot.
+        owner: see `nodes_of`.
 
     Raises:
         MalformedWalkError: the workspace itself is not among it.
     """
     seen = Seen()
-    nodes, skipped = nodes_of(fresh, {} if gone is None else last.nodes)
+    nodes, skipped = nodes_of(fresh, {} if gone is None else last.nodes, owner)
     for path, node in nodes.items():
         before = last.nodes.get(path)
         if node.kind is not Kind.FILE:
             if before is None or node != before:
                 seen.nodes[path] = node
         elif before is not None and same_stamp(before, node):
-            if (before.mode, before.uid, before.gid, before.links) != (node.mode, node.uid, node.gid, node.links):
-                seen.nodes[path] = before._replace(mode=node.mode, uid=node.uid, gid=node.gid, links=node.links)
+            now = node._replace(sha256=before.sha256, group=before.group, flag=before.flag)
+            if now != before:
+                seen.nodes[path] = now
         elif node.size_bytes == 0:
             seen.nodes[path] = node._replace(sha256=EMPTY_SHA256)
         else:
@@ -112,19 +115,21 @@ def compare(fresh: Raw, gone: Collection[str] | None, last: Snapshot) -> Seen:
     return Seen(seen.fetch, seen.nodes, removed, skipped)
 
 
-def nodes_of(fresh: Raw, known: Mapping[str, Node]) -> tuple[dict[str, Node], int]:
+def nodes_of(fresh: Raw, known: Mapping[str, Node], owner: Owner | None = None) -> tuple[dict[str, Node], int]:
     """Records as nodes, the files' content the base's; and how many could not be taken in.
 
     Args:
         fresh: the records.
         known: nodes of the tree that they are added to.
+        owner: who the tools run as, to be told from others.
     """
+    own = _own(owner)
     nodes: dict[str, Node] = {}
     folders = {record.split(b" ", FIELDS)[-1] for record in fresh if record[:1] == b"d"}
     skipped = 0
     for record, target in fresh.items():
         fields = record.split(b" ", FIELDS)
-        node = _node(fields, target)
+        node = _node(fields, target, own)
         if node is None or not _plausible(fields[FIELDS], folders, known):
             skipped += 1
             continue
@@ -144,27 +149,38 @@ def same_stamp(one: Node, other: Node) -> bool:
     )
 
 
-def file_node(record: bytes) -> Node | None:
+def file_node(record: bytes, owner: Owner | None = None) -> Node | None:
     """The state of a file as the hands tell it: a record with an empty path. None where it is none."""
-    return _node(record.split(b" ", FIELDS), b"")
+    return _node(record.split(b" ", FIELDS), b"", _own(owner))
 
 
-def _node(fields: list[bytes], target: bytes) -> Node | None:
+def _own(owner: Owner | None) -> tuple[bytes, bytes]:
+    return (b"", b"") if owner is None else (b"%d" % owner.uid, b"%d" % owner.gid)
+
+
+def _node(fields: list[bytes], target: bytes, own: tuple[bytes, bytes]) -> Node | None:
     """One record as a node. Of folders and links only what does not change by itself is kept."""
     if len(fields) != FIELDS + 1 or sum(map(len, fields[:FIELDS])) > _MAX_NUMBERS_BYTES:
         return None
     try:
-        letter, mode, uid, gid = fields[0], int(fields[1], 8), int(fields[2]), int(fields[3])
-        mtime_ns = _time(fields[7])
-        if not 0 <= mode <= 0o7777 or uid < 0 or gid < 0:
+        letter, mode, mtime_ns = fields[0], int(fields[1], 8), _time(fields[7])
+        uid = OWN if fields[2] == own[0] else int(fields[2])
+        gid = OWN if fields[3] == own[1] else int(fields[3])
+        attributes = target.decode("ascii", "replace") if target and letter in (b"f", b"d") else ""
+        if not 0 <= mode <= 0o7777 or fields[2][:1] == b"-" or fields[3][:1] == b"-":
             return None
-        if letter == b"f" and not target:
+        if attributes and not _ATTRIBUTES.fullmatch(attributes):
+            return None
+        if letter == b"f":
             links, inode, size, ctime_ns = int(fields[4]), int(fields[5]), int(fields[6]), _time(fields[8])
             if links < 0 or inode < 0 or size < 0:
                 return None
-            return Node(Kind.FILE, mode, size, None, None, None, None, mtime_ns, uid, gid, inode, links, ctime_ns)
+            known = (mtime_ns, uid, gid, inode, links, ctime_ns)
+            return Node(Kind.FILE, mode, size, None, None, None, None, *known, attributes)
     except ValueError:
         return None
+    if letter == b"d":
+        return Node(Kind.DIRECTORY, mode, mtime_ns=mtime_ns, uid=uid, gid=gid, attributes=attributes)
     kind = _KINDS.get(letter)
     if kind is None or (kind is Kind.LINK or letter in b"cb") != bool(target):
         return None

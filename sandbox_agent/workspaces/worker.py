@@ -3,7 +3,7 @@
 Per file it is all or nothing: new content is written beside its destination, checked against what was shown, and
 renamed. Stopped in the middle, it is simply done again: what is already there is recognised by its hash.
 A host file with several hard links is never replaced (the other names would keep the old content), nor one that
-belongs to somebody else whom we cannot give the new one. Extended attributes of a replaced file are not carried over.
+belongs to somebody else whom we cannot give the new one. Extended attributes (user.*) and access lists stay.
 """
 
 from __future__ import annotations

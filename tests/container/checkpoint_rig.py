@@ -17,7 +17,7 @@ from sandbox_agent.events import CheckpointTaken, Event, Notice
 from sandbox_agent.workspaces.opening import reopen
 
 Tree = dict[str, list[object]]
-"""Path to mode, content, time and names of the same file."""
+"""Path to mode, content, time, owner, extended attributes and names of the same file."""
 
 OWNER = os.getuid() or 1234
 
@@ -25,10 +25,14 @@ _LOOK = r"""
 import hashlib, json, os, stat
 tree, names = {}, {}
 
+def attributes(place):
+    names = [name for name in os.listxattr(place) if name.startswith(("user.", "system."))]
+    return {name: os.getxattr(place, name).hex() for name in names}
+
 def look(path, place):
     info = os.lstat(place)
     content = ""
-    closed = not stat.S_ISLNK(info.st_mode) and info.st_mode & 0o700 != 0o700
+    closed = not stat.S_ISLNK(info.st_mode) and info.st_mode & 0o700 != 0o700 and info.st_uid == os.getuid()
     if closed:
         os.chmod(place, 0o700)
     if stat.S_ISLNK(info.st_mode):
@@ -42,9 +46,11 @@ def look(path, place):
         for name in os.listdir(b"."):
             look(os.path.join(path, name), name)
         os.chdir("..")
+    worn = attributes(place) if stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode) else {}
     if closed:
         os.chmod(place, stat.S_IMODE(info.st_mode))
-    tree[path.hex()] = [info.st_mode, content, info.st_mtime_ns, names.get(info.st_ino, [])]
+    who = [info.st_uid, info.st_gid]
+    tree[path.hex()] = [info.st_mode, content, info.st_mtime_ns, who, worn, names.get(info.st_ino, [])]
 
 look(b"", b"/workspace")
 print(json.dumps({path: [*rest, sorted(same)] for path, (*rest, same) in tree.items()}))

@@ -63,6 +63,13 @@ async def test_a_step_names_its_call_and_what_it_changed(rig: CheckpointRig) -> 
     ]
 
 
+ATTRIBUTES = """python3 -c 'import os, sys
+name, _, value = sys.argv[1].partition("=")
+[os.setxattr(path, name, value.encode()) for path in sys.argv[2:]]'"""
+RIGHTS = """python3 -c 'import os, struct, sys
+rows = (1, 6, -1), (2, 4, 1), (4, 4, -1), (16, 6, -1), (32, 0, -1)
+acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *row) for row in rows)
+os.setxattr(sys.argv[1], "system.posix_acl_" + [*sys.argv, "access"][2], acl)'"""
 CHANGES = {
     "content": "echo x >> readme; printf y > src/main.py",
     "deletion": "rm -rf src empty",
@@ -80,6 +87,8 @@ CHANGES = {
     "sparse": "truncate -s 80M sparse; printf end >> sparse; truncate -s 30M src/deep/data",
     "times": "touch -d @1 readme src; echo x > new; touch -h -d @-1.5 link",
     "large": "head -c 8000000 /dev/urandom > large",
+    "attributes": f"{ATTRIBUTES} 'user.a=1' readme src empty; {ATTRIBUTES} 'user.ö\\n=' run.sh; chmod 400 readme",
+    "rights": f"{RIGHTS} readme; {RIGHTS} src default; {RIGHTS} empty; chmod 640 src/main.py; {RIGHTS} src/main.py",
     "nested deep": "p=d; for i in $(seq 150); do p=$p/d; done; mkdir -p $p; echo x > $p/x",
 }
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import stat
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -214,6 +215,24 @@ def test_links_go_only_when_named(tmp_path: Path) -> None:
     assert outcome.withheld == {"d/out": "a link to /etc/passwd: goes only when its own path is named"}
     assert workspace.apply(["d/out"]).applied == ("d/out",)
     assert os.readlink(workspace.host / "d/out") == "/etc/passwd"
+
+
+def test_a_replaced_file_keeps_what_its_owner_attached(tmp_path: Path) -> None:
+    """Extended attributes and the access list of the person's file, with the new content and executable bit."""
+    workspace = started(tmp_path, {"f": b"1"})
+    rows = ((1, 6, -1), (2, 4, 1), (4, 4, -1), (16, 6, -1), (32, 0, -1))
+    rights = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *row) for row in rows)
+    os.setxattr(workspace.host / "f", "user.note", b"mine")
+    os.setxattr(workspace.host / "f", "system.posix_acl_access", rights)
+    before = (workspace.host / "f").stat().st_mode
+    grow(workspace.source, {"f": b"2"})
+    workspace.changes()
+
+    assert workspace.apply().applied == ("f",)
+    assert (workspace.host / "f").read_bytes() == b"2"
+    assert os.getxattr(workspace.host / "f", "user.note") == b"mine"
+    assert os.getxattr(workspace.host / "f", "system.posix_acl_access") == rights
+    assert (workspace.host / "f").stat().st_mode == before
 
 
 def test_fifos_go_only_when_named(tmp_path: Path) -> None:

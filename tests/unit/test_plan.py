@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.inside import wire
 from sandbox_agent.workspaces.plan import plan
-from sandbox_agent.workspaces.snapshot import Node, Snapshot, diff, snapshot_of
+from sandbox_agent.workspaces.snapshot import OWN, Node, Snapshot, diff, snapshot_of
 
 FOLDER = Node(Kind.DIRECTORY, 0o755)
 NAMES = st.sampled_from(["a", "b", "b c", "c-", "d"])
@@ -20,13 +20,16 @@ LEAVES = st.builds(
     st.sampled_from([0, 0o644, 0o4755]),
     sha256=st.sampled_from([None, "a" * 64, "b" * 64]),
     mtime_ns=st.integers(0, 3),
+    uid=st.sampled_from([OWN, OWN, 0]),
+    gid=st.sampled_from([OWN, OWN, 0]),
+    attributes=st.sampled_from(["", "61=62"]),
     inode=st.integers(1, 4),
     links=st.integers(1, 2),
 ).map(
     lambda node: (
         node
         if node.kind is Kind.FILE
-        else node._replace(sha256=None, links=1, target="p" if node.kind is Kind.OTHER else "x")
+        else node._replace(sha256=None, links=1, attributes="", target="p" if node.kind is Kind.OTHER else "x")
     )
 )
 
@@ -68,8 +71,10 @@ def carried_out(current: Snapshot, wanted: Snapshot) -> Snapshot:
             assert act.node is not None
             like = nodes[act.path]
             same = [path for path in nodes if path == act.path or (like.links > 1 and nodes[path].inode == like.inode)]
+            assert like.uid == act.node.uid or act.node.uid != OWN  # nobody can make another's file their own
+            worn = ("mode", "mtime_ns", "uid", "gid", "attributes")
             for path in same if like.kind is Kind.FILE else [act.path]:
-                nodes[path] = nodes[path]._replace(mode=act.node.mode, mtime_ns=act.node.mtime_ns)
+                nodes[path] = nodes[path]._replace(**{name: getattr(act.node, name) for name in worn})
             continue
         else:
             assert act.path not in nodes
@@ -78,7 +83,8 @@ def carried_out(current: Snapshot, wanted: Snapshot) -> Snapshot:
                 nodes[act.target] = nodes[act.path] = nodes[act.target]._replace(links=2)
             elif act.letter == wire.FILE:
                 assert act.node is not None
-                nodes[act.path] = act.node._replace(mode=0, group=None, links=1, inode=inode)
+                mine = act.node._replace(uid=OWN, gid=OWN, attributes="")
+                nodes[act.path] = mine._replace(mode=0, group=None, links=1, inode=inode)
             else:
                 kinds = {wire.FOLDER: FOLDER, wire.SYMLINK: Node(Kind.LINK, 0, target=act.target)}
                 nodes[act.path] = kinds.get(act.letter, Node(Kind.OTHER, 0, target="p"))
@@ -89,7 +95,7 @@ def carried_out(current: Snapshot, wanted: Snapshot) -> Snapshot:
 @settings(max_examples=150)
 @given(TREES, TREES)
 def test_a_plan_makes_the_wanted_tree(current: Snapshot, wanted: Snapshot) -> None:
-    """Every path with kind, content, mode, links and time; parents before what they hold, nothing in the way."""
+    """Every path with kind, content, mode, owner, links and time; parents before what they hold, nothing in the way."""
     made = carried_out(current, wanted)
     assert diff(made, wanted) == []
     assert {path: node.mtime_ns for path, node in made.nodes.items()} == {

@@ -59,7 +59,7 @@ def test_trees_without_a_difference_have_the_same_hash_and_no_others(
 
 
 def test_every_sort_of_difference_has_its_name() -> None:
-    """Content, mode, sort, link target, hard links, coming and going are told apart."""
+    """Content, mode, sort, link target, owner, attributes, hard links, coming and going are told apart."""
     before = {
         "content": file(A),
         "mode": file(A),
@@ -67,6 +67,8 @@ def test_every_sort_of_difference_has_its_name() -> None:
         "link": Node(Kind.LINK, 0o777, target="x"),
         "gone": file(A),
         "same": file(A),
+        "owner": file(A),
+        "attributes": file(A),
         "one": file(A, inode=7, links=2),
         "two": file(A, inode=7, links=2),
         "fifo": Node(Kind.OTHER, 0o600, target="p"),
@@ -77,13 +79,16 @@ def test_every_sort_of_difference_has_its_name() -> None:
         "type": Node(Kind.DIRECTORY, 0o755),
         "link": Node(Kind.LINK, 0o777, target="y"),
         "new": file(),
-        "same": file(A, mtime_ns=5, uid=3, inode=9, ctime_ns=8),
+        "same": file(A, mtime_ns=5, inode=9, ctime_ns=8),
+        "owner": file(A, gid=3, attributes="61=62"),
+        "attributes": file(A, attributes="61=62"),
         "one": file(A, inode=7),
         "two": file(A, inode=8),
         "fifo": Node(Kind.OTHER, 0o600, target="s"),
     }
     found = [(delta.path, delta.kind) for delta in diff(snapshot_of(before), snapshot_of(after))]
     assert found == [
+        ("attributes", "attributes"),
         ("content", "modified"),
         ("fifo", "type"),
         ("gone", "deleted"),
@@ -91,6 +96,7 @@ def test_every_sort_of_difference_has_its_name() -> None:
         ("mode", "mode"),
         ("new", "added"),
         ("one", "group"),
+        ("owner", "owner"),
         ("two", "group"),
         ("type", "type"),
     ]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+
+from sandbox_agent.workspaces.inside.attributes import names_of, text_of
 
 FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 HANDLE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -22,6 +25,11 @@ class Below:
     def __init__(self, root: str) -> None:
         self.root = os.open(root, FOLDER)
         self.granted: dict[bytes, int] = {}
+        try:
+            os.listxattr(self_path(self.root))
+            self.keeps_attributes = True
+        except OSError as exc:
+            self.keeps_attributes = exc.errno != errno.ENOTSUP
 
     def grant(self, fd: int, path: bytes, bits: int) -> None:
         """Make sure that its owner, whom we run as, has these bits on an opened entry; noted, to be taken back."""
@@ -29,6 +37,29 @@ class Below:
         if info.st_uid == os.geteuid() and info.st_mode & bits != bits:
             os.chmod(self_path(fd), stat.S_IMODE(info.st_mode) | bits)
             self.granted.setdefault(path, stat.S_IMODE(info.st_mode))
+
+    def attributes(self, path: bytes) -> bytes:
+        """The extended attributes of a file or folder, as text; none where it went away meanwhile."""
+        if not self.keeps_attributes:
+            return b""
+        place = f"{self_path(self.root)}/{os.fsdecode(path)}"
+        try:
+            return text_of(place)
+        except OSError as exc:
+            if exc.errno not in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
+                return b""
+        try:
+            fd = self.entry(path, HANDLE)
+        except OSError:
+            return b""
+        try:
+            if names_of(self_path(fd), follow=True):
+                self.grant(fd, path, 0o400)
+            return text_of(self_path(fd), follow=True)
+        except OSError:
+            return b""
+        finally:
+            os.close(fd)
 
     def revoke(self) -> None:
         """Take back what was granted, deepest first."""

@@ -39,6 +39,7 @@ class Look:
             self.out.send(wire.END, b"many")
             return
         self.out.send_joined(wire.WALKED, told.fresh)
+        self.below.revoke()
         if not told.whole:
             self.tell_again(doubted)
             self.out.send_joined(wire.GONE, told.gone)
@@ -57,8 +58,9 @@ class Look:
             return []
         try:
             info = os.fstat(fd)
-            target = target_of(info, b"", fd)
             mode = self.below.granted.get(path, stat.S_IMODE(info.st_mode))
+            plain = stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)
+            target = self.below.attributes(path) if plain else target_of(info, b"", fd)
             return [record(facts_of(info), path, mode) + b"\0" + target + b"\0"]
         finally:
             os.close(fd)

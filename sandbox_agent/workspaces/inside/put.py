@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 
 from sandbox_agent.workspaces.inside import wire
+from sandbox_agent.workspaces.inside.attributes import ACL_ACCESS, adjust, names_of, parsed
 from sandbox_agent.workspaces.inside.below import FOLDER, HANDLE, Below, self_path
 
 MAX_FAULTS = 200
@@ -81,15 +83,17 @@ class Put:
             self.file = -1
 
     def attributes(self, path: bytes, rest: bytes) -> None:
-        mode, mtime_ns = rest.split(b" ")
+        mode, mtime_ns, gid, attributes = rest.split(b" ")
+        times = (int(mtime_ns), int(mtime_ns))
         fd = self.below.entry(path, HANDLE, 0o700)
         try:
-            link = stat.S_ISLNK(os.fstat(fd).st_mode)
-            if not link:
-                os.chmod(self_path(fd), int(mode, 8))
+            info = os.fstat(fd)
+            if not stat.S_ISLNK(info.st_mode):
+                if info.st_gid != int(gid):
+                    with contextlib.suppress(PermissionError):  # only root can; the host sees to it afterwards
+                        os.chown(self_path(fd), -1, int(gid))
+                self.attribute(fd, info, parsed(attributes), int(mode, 8))
                 self.below.granted.pop(path, None)
-            times = (int(mtime_ns), int(mtime_ns))
-            if not link:
                 os.utime(self_path(fd), ns=times)
                 return
         finally:
@@ -97,9 +101,23 @@ class Put:
         above, _, name = path.rpartition(b"/")
         parent = self.below.folder(above, 0o700)
         try:
+            if info.st_gid != int(gid):
+                with contextlib.suppress(PermissionError):
+                    os.chown(name, -1, int(gid), dir_fd=parent, follow_symlinks=False)
             os.utime(name, ns=times, dir_fd=parent, follow_symlinks=False)
         finally:
             os.close(parent)
+
+    def attribute(self, fd: int, info: os.stat_result, wanted: dict[str, bytes], mode: int) -> None:
+        """Extended attributes and mode. The former may take the right to write, a list of rights sets the latter."""
+        place = self_path(fd)
+        plain = stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)
+        if plain and self.below.keeps_attributes and (wanted or names_of(place, follow=True)):
+            os.chmod(place, stat.S_IMODE(info.st_mode) | 0o600)
+            adjust(place, wanted)
+        os.chmod(place, mode)
+        if ACL_ACCESS in wanted:
+            os.setxattr(place, ACL_ACCESS, wanted[ACL_ACCESS])
 
     def remove(self, fd: int, name: bytes) -> None:
         """Remove an entry with all below it. Folders are moved up and emptied there: no recursion, however deep."""
@@ -122,9 +140,9 @@ class Put:
                         os.rename(below, aside, src_dir_fd=inner, dst_dir_fd=fd)
                         pending.append(aside)
                     except OSError as exc:
-                        if exc.errno != errno.EXDEV:
+                        if exc.errno not in (errno.EXDEV, errno.EACCES, errno.EPERM):
                             raise
-                        self.remove(inner, below)  # a folder of an overlay's lower layer cannot be moved
+                        self.remove(inner, below)  # a folder of an overlay's lower layer, or somebody else's
             finally:
                 os.close(inner)
             os.rmdir(one, dir_fd=fd)

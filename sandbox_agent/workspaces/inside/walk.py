@@ -76,13 +76,14 @@ class Walk:
 
     def take(self, whole: bool) -> Told:
         """Walk. Raises `TooManyError`."""
-        root = record(facts_of(os.fstat(self.below.root)), b"") + b"\0\0"
+        told = self.below.attributes
+        root = record(facts_of(os.fstat(self.below.root)), b"") + b"\0" + told(b"") + b"\0"
         found = self.look(self.last)
         last = {} if whole else self.last
         self.last = found if entries_of(found) <= KEPT_ENTRIES else {}
         changed = [path for path, listed in found.items() if listed != last.get(path)]
         less = [path for path in (*changed, *(last.keys() - found.keys())) if path in last]
-        fresh = (text for path in changed for text in records(path, last.get(path), found[path]))
+        fresh = (text for path in changed for text in records(path, last.get(path), found[path], told))
         gone = (text for path in less for text in missed(path, last[path], found.get(path)))
         return Told(chain((root,), fresh), gone, not last)
 
@@ -265,14 +266,14 @@ def reached(found: Tree) -> Tree:
     return tree
 
 
-def records(path: str, old: Listed | None, new: Listed) -> Iterator[bytes]:
-    """What is new or different in a folder, each record with its target."""
+def records(path: str, old: Listed | None, new: Listed, attributes: Callable[[bytes], bytes]) -> Iterator[bytes]:
+    """What is new or different in a folder, each record with its target, of files and folders their attributes."""
     before = {row[0]: row for row in marshal.loads(old[0])} if old is not None else {}
     for row in marshal.loads(new[0]):
-        name, facts, target = row[0], row[1:4], row[4] if len(row) > 4 else b""
-        if before.get(name) != row:
-            entry = os.fsencode(f"{path}/{name}" if path else name)
-            yield b"%b\0%b\0" % (record(facts, entry), target)
+        if before.get(row[0]) != row:
+            entry = os.fsencode(f"{path}/{row[0]}" if path else row[0])
+            target = row[4] if len(row) > 4 else attributes(entry)
+            yield b"%b\0%b\0" % (record(row[1:4], entry), target)
 
 
 def missed(path: str, old: Listed, new: Listed | None) -> Iterator[bytes]:
