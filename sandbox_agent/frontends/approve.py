@@ -5,6 +5,7 @@ taken; no answer, no terminal and end of input are a no.
 from __future__ import annotations
 
 import anyio
+from rich.text import Text
 
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.frontends import words
@@ -75,14 +76,20 @@ class ConsoleApprover:
             line(f"  ! {warning}", style="bold red")
         decision = request.decision
         where = ", ".join(sanitise(part) for part in (decision.rule, decision.location) if part)
-        # Reasons quote the command: squeezed and cut, they cannot wrap into a line that looks like another part.
-        reason = words.shorten(" ".join(sanitise(decision.reason).split()), 300)
-        line(f"  asked because: {reason}" + (f" ({where})" if where else ""))
+        for text in self._reason(" ".join(sanitise(decision.reason).split()) + (f" ({where})" if where else "")):
+            line(text)
         if shown.long:
             line("  v  show all of it (needed before it can be allowed)")
             line("  n  no (n REASON tells the agent why)")
         else:
             self._choices(request)
+
+    def _reason(self, reason: str) -> list[Text]:
+        """Reasons quote the command, every part that is not covered. What does not fit on a line is marked as the
+        command is, so it cannot wrap into a line that looks like another part."""
+        width = self._printer.console.width
+        whole = Text(f"  asked because: {reason}")
+        return [whole] if whole.cell_len <= width else [Text("  asked because:"), *marked(reason, width)]
 
     def _show_whole(self, shown: ExactView) -> None:
         for text in shown.lines:

@@ -46,6 +46,34 @@ def test_a_no_with_a_reason_reaches_the_model(program: Program) -> None:
     assert "Nothing was changed." in rest
 
 
+def test_always_keeps_a_rule_for_every_part_and_the_next_run_is_not_asked(program: Program) -> None:
+    """One question, two rules; another command is still asked about, here: denied."""
+    made = {"tools": [bash("touch one && ls | tee two")]}
+    with at_terminal(program, "run", "--model", program.script([made, DONE]), "do it") as (screen, process):
+        question = screen.wait_for("[y/s/a/n] > ")
+        assert question.endswith("  | Bash(touch one)\n  | Bash(tee two)\n  [y/s/a/n] > ")
+        screen.type("a\n")
+        screen.wait_for("whole diff of N > ")
+        screen.type("n\n")
+        screen.rest()
+        assert process.wait(30) == 0
+    again = {"tools": [bash("ls | tee two; touch one")]}
+    assert program.call("run", "-p", "--model", program.script([again, DONE]), "x").code == 0
+    assert program.call("run", "-p", "--model", program.script([{"tools": [bash("tee one")]}, DONE]), "x").code == 3
+
+
+def test_ctrl_c_at_a_question_is_a_no(program: Program) -> None:
+    """The call does not run, and the record says so."""
+    with at_terminal(program, "run", "--model", program.script([ASKS, DONE]), "do it") as (screen, process):
+        screen.wait_for("[y/s/a/n] > ")
+        screen.type("\x03")
+        screen.rest()
+        assert process.wait(30) == 130
+    record = (program.session() / "events.jsonl").read_text()
+    assert '"reason":"the question was interrupted."' in record
+    assert '"type":"tool_started"' not in record
+
+
 def test_ctrl_c_interrupts_and_offers_the_review(program: Program) -> None:
     """The first Ctrl-C ends the agent, not the program; what was done can still be applied."""
     sleeper = {"text": "Waiting.", "tools": [bash("sleep 300", timeout=400_000)]}

@@ -26,7 +26,8 @@ def request(tool: str = "Bash", rule: str | None = "Bash(make:*)", **given: obje
 WHOLE_QUESTION = """\
 ? Bash wants to run (8 characters):
   | make all
-  asked because: no rule allows make. (ask-all, default.yaml:3)
+  asked because:
+  | no rule allows make. (ask-all, default.yaml:3)
   y  yes, once
   s  yes, and during this session whatever fits the rule below
   a  always: adds the rule below to the allow rules of your policy
@@ -160,6 +161,24 @@ async def test_neither_reason_nor_rule_can_wrap_into_a_line_of_ours() -> None:
     assert "  asked because: no rule covers x | ls" in lines
     assert max(len(line) for line in lines if line.startswith(("  | ", "  : "))) <= 60
     assert len([line for line in lines if line.startswith("  : ")]) == 2
+
+
+async def test_every_part_that_is_not_covered_is_named_and_gets_a_rule() -> None:
+    """A long reason is shown whole, behind marks; one answer keeps all the rules."""
+    parts = [f"`make a-rather-long-target-{n}`" for n in range(5)]
+    decision = Decision(Verdict.ASK, f"not covered by any allow rule: {', '.join(parts)}.")
+    rules = tuple(f"Bash({part.strip('`')})" for part in parts)
+    with person("a") as (terminal, screen):
+        asked = ApprovalRequest("t1", "Bash", Subject("x"), {"command": "..."}, decision, rules)
+        answer = await ConsoleApprover(terminal)(asked)
+    lines = screen.getvalue().split("\n")
+    reason = lines[lines.index("  asked because:") + 1 : lines.index("  y  yes, once")]
+
+    assert answer == ApprovalAnswer(True, "always")
+    assert "".join(line[4:] for line in reason) == decision.reason
+    assert all(line.startswith(("  | ", "  : ")) and len(line) <= 60 for line in reason)
+    assert "  a  always: adds the 5 rules below to the allow rules of your policy" in lines
+    assert [f"  | {rule}" for rule in rules] == lines[-6:-1]
 
 
 async def test_hidden_characters_and_lookalike_letters_are_pointed_out() -> None:
