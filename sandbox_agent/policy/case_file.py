@@ -34,6 +34,12 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _as_text(value: Any) -> Any:
+    """Numbers are names as well."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Name = Annotated[str | None, BeforeValidator(_as_text)]
 Texts = Annotated[list[str], BeforeValidator(_listed)]
 Verdicts = Annotated[list[VerdictName], BeforeValidator(_listed)]
 
@@ -64,11 +70,10 @@ class CaseEntry(_Shape):
     policy: str | None = None
     rules: OwnRules | None = None
     cwd: str = WORKSPACE_MOUNT
-    name: str | None = None
-    id: str | None = None
+    name: Name = None
+    id: Name = None
     why: str | None = None
     tags: Texts = []
-    rule_set: str | None = None
 
 
 class _File(_Shape):
@@ -76,7 +81,6 @@ class _File(_Shape):
     mode: Mode | None = None
     name: str | None = None
     description: str | None = None
-    semantics: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def read_cases(path: Path) -> list[LocatedCase]:
         ConfigError: it cannot be read, is no YAML or JSON, or something in it is no case; with file and line.
     """
     text = _text(path)
-    data, lines = _parsed(path, text)
+    data, lines, is_json = _parsed(path, text)
     head: dict[str, Any] = {} if isinstance(data, list) else data
     if not isinstance(head, dict) or not isinstance(data, list | dict):
         raise ConfigError(f"{path}: a file of cases is a list, or a mapping with cases:")
@@ -113,10 +117,14 @@ def read_cases(path: Path) -> list[LocatedCase]:
         raise ConfigError(f"{path}: there is no list under cases: (or vectors:)")
     if not entries:
         raise ConfigError(f"{path}: there is no case in it")
-    common = _File.model_validate({}) if isinstance(data, list) else _common(path, head, key)
+    if is_json:
+        head = {name: value for name, value in head.items() if name in _File.model_fields}
+    common = _common(path, head, key)
     found = []
     for line, entry in zip(lines, entries, strict=True):
         location = f"{path}:{line}"
+        if is_json and isinstance(entry, dict):  # made elsewhere, for more readers than this one
+            entry = {name: value for name, value in entry.items() if name in CaseEntry.model_fields}
         found.append(LocatedCase(_case(entry, location), location, common.policy, common.mode, path.parent))
     return found
 
@@ -172,15 +180,15 @@ def _text(path: Path) -> str:
         raise ConfigError(f"{path}: it is not UTF-8 text (byte {exc.start})") from exc
 
 
-def _parsed(path: Path, text: str) -> tuple[Any, list[int]]:
-    """The data, and the line of every case. JSON is read as JSON: its escapes are not those of YAML."""
+def _parsed(path: Path, text: str) -> tuple[Any, list[int], bool]:
+    """The data, the line of every case, and whether it is JSON. JSON is read as such: its escapes are not YAML's."""
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return json.loads(text), [text.count("\n", 0, at) + 1 for at in _case_offsets(text)]
+            return json.loads(text), [text.count("\n", 0, at) + 1 for at in _case_offsets(text)], True
         except (ValueError, RecursionError) as exc:
             if path.suffix == ".json":
                 raise ConfigError(f"{path}: not valid JSON: {exc}") from exc
-    return _parsed_yaml(path, text)
+    return *_parsed_yaml(path, text), False
 
 
 def _case_offsets(text: str) -> Iterator[int]:

@@ -19,6 +19,25 @@ def test_all_public_vectors_pass_through_the_command_line(program: Program) -> N
     assert (program.home.parent / "report.xml").read_text().count("<testcase ") == 223
 
 
+def test_explain_says_the_verdict_by_its_exit_code_and_takes_a_command_from_a_pipe(program: Program) -> None:
+    """Plain text where it is no terminal; JSON for programs; the layers of a run, the user's own among them."""
+    own = program.home / "config" / "sandbox-agent" / "policy.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("rules:\n  deny: ['Bash(npm publish:*)']\n")
+    allowed = program.call("policy", "explain", "Bash(ls | head)")
+    denied = program.call("policy", "explain", "Bash(ls; npm publish)")
+    (program.folder / "build.sh").write_text("make all\nfor t in a b; do make $t; done\n")
+    with (program.folder / "build.sh").open() as script:
+        asked = program.call("policy", "explain", "--json", stdin=script.fileno())
+
+    assert (allowed.code, denied.code, asked.code) == (0, 3, 3)
+    assert allowed.stdout.startswith("allow  by policy ")
+    assert f"rule Bash(npm publish:*), {own}:2" in denied.stdout
+    assert "\x1b" not in denied.stdout
+    assert asked.document["would_allow"] == ["Bash(make all)", "Bash(make a)", "Bash(make b)"]
+    assert [program.call("policy", "explain", *bad).code for bad in (("git push",), ("Bsh(ls)",), ("-",))] == [2, 2, 2]
+
+
 @pytest.mark.docker
 def test_a_denied_run_teaches_the_policy_under_which_it_passes(program: Program) -> None:
     """From the record to a diff, to a file, to a run that is not denied anything."""

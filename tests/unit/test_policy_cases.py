@@ -59,10 +59,9 @@ def test_json_and_junit_say_the_same(folder: Path) -> None:
 def test_json_takes_a_list_or_an_object_and_knows_lines(tmp_path: Path, wrap: object) -> None:
     """As vectors come: each with its rules, under which nothing else is allowed."""
     assert callable(wrap)
-    vector = {"id": "v1", "command": "ls", "rules": {"allow": [], "deny": []}, "expect": "allow", "must_not": ["ask"]}
-    content = wrap([vector, {**vector, "id": "v2", "command": "a\u0000b", "expect": "deny"}])
-    if isinstance(content, dict):
-        content["semantics"] = content.pop("note")
+    rules: dict[str, list[str]] = {"allow": [], "deny": []}
+    vector = {"id": "v1", "command": "ls", "rules": rules, "expect": "allow", "must_not": ["ask"], "more": {}}
+    content = wrap([vector, {**vector, "id": 2, "command": "a\u0000b", "expect": "deny"}])
     path = tmp_path / "v.json"
     path.write_text(json.dumps(content, indent=1))
     code, out, _ = policy_command("test", str(path))
