@@ -124,7 +124,7 @@ def _runs_by_list(case: Case, part: SimpleCommand) -> bool:
         return False
     if changes_folder(part):
         return len(part.words) == 2 and in_workspace(absolute(case.cwd, part.words[1].text))
-    known = tables().programs.get(part.program)
+    known = tables().program(part.program)
     if known is None or not (known.read_only or known.subcommands):
         return True
     index = subcommand_index(part)

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from sandbox_agent.policy.shell.facts import with_facts
-from sandbox_agent.policy.shell.model import NEVER, Concern, Hazard, SimpleCommand, Word
+from sandbox_agent.policy.shell.model import NEVER, Concern, Hazard, ShellText, SimpleCommand, Word
 from sandbox_agent.policy.shell.parser import UnreadableError, parse
+from sandbox_agent.policy.shell.tables import tables
 from sandbox_agent.policy.shell.walk import MAX_COMMANDS, Found, walk
 from sandbox_agent.policy.shell.wrappers import unwrap
 
@@ -23,6 +24,7 @@ MAX_WORDS = 5000
 """Of the commands as written."""
 MAX_WRAPPED_WORDS = 1000
 """Of a command that runs another: what it may run is tried from many of its words."""
+_READ_BY_BASH = frozenset({"bash", "rbash", "eval", "trap"})
 TIMEOUT_S = 1.5
 """For all texts of a command together."""
 
@@ -36,21 +38,12 @@ class Collected:
     concerns: tuple[Concern, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """A shell text to parse. A partial one holds what is known before run time; it need not parse."""
-
-    text: str
-    via: str = ""
-    partial: bool = False
-
-
 @dataclass(slots=True)
 class _Collection:
     """What is found so far, and what is still to be looked at."""
 
     deadline: float
-    texts: deque[_Text]
+    texts: deque[ShellText]
     commands: list[SimpleCommand] = field(default_factory=list)
     guesses: list[SimpleCommand] = field(default_factory=list)
     concerns: list[Concern] = field(default_factory=list)
@@ -75,7 +68,7 @@ def collect(text: str) -> Collected:
     Raises:
         UnreadableError: it is not bash, or beyond a cap.
     """
-    found = _Collection(time.monotonic() + TIMEOUT_S, deque([_Text(text)]))
+    found = _Collection(time.monotonic() + TIMEOUT_S, deque([ShellText(text)]))
     while found.texts:
         current = found.texts.popleft()
         found.parsed += 1
@@ -83,7 +76,7 @@ def collect(text: str) -> Collected:
             raise UnreadableError(f"it holds more than {MAX_SCRIPTS} shell texts")
         walked = _walked(current, found.time_left_s())
         found.concerns += walked.concerns
-        found.texts += [_Text(inner, "process substitution") for inner in walked.texts]
+        found.texts += walked.texts
         found.words += sum(len(command.words) for command in walked.commands)
         if found.words > MAX_WORDS:
             raise UnreadableError(f"it has more than {MAX_WORDS} words")
@@ -92,13 +85,32 @@ def collect(text: str) -> Collected:
     return Collected(tuple(found.commands), tuple(found.guesses), tuple(found.concerns))
 
 
-def _walked(current: _Text, timeout_s: float) -> Found:
+def _walked(current: ShellText, timeout_s: float) -> Found:
     try:
-        return walk(parse(current.text, timeout_s=timeout_s), current.text)
+        walked = walk(parse(current.text, timeout_s=timeout_s), current.text)
     except UnreadableError:
+        if current.other is not None:
+            return _walked(ShellText(current.other, current.via), timeout_s)
         if not current.partial:
             raise
         return Found()
+    if current.other is not None:
+        walked.texts.append(ShellText(current.other, current.via, partial=True))
+    if current.plain_sh:
+        _read_by_sh(current.text, walked, timeout_s)
+    return walked
+
+
+def _read_by_sh(text: str, walked: Found, timeout_s: float) -> None:
+    """Take in what a plain `sh` would run of a text that is bash."""
+    try:
+        plain = walk(parse(text, dialect="posix", timeout_s=timeout_s), text)
+    except UnreadableError:
+        walked.concerns.append(Concern(text, "a plain sh reads it otherwise; write bash -c"))
+        return
+    walked.commands += [command for command in plain.commands if command not in walked.commands]
+    walked.concerns += [concern for concern in plain.concerns if concern not in walked.concerns]
+    walked.texts += [inner for inner in plain.texts if inner not in walked.texts]
 
 
 def _unwrap(command: SimpleCommand, found: _Collection) -> None:
@@ -122,12 +134,16 @@ def _unwrap(command: SimpleCommand, found: _Collection) -> None:
 
 
 def _scripts(command: SimpleCommand, scripts: list[Word], found: _Collection) -> Iterator[Hazard]:
+    via = f"{command.program} (shell text)"
+    plain_sh = command.program not in _READ_BY_BASH
     for script in scripts:
-        via = f"{command.program} (shell text)"
-        if script.static:
-            found.texts.append(_Text(script.text, via))
+        if command.program in tables().other_shells:
+            found.texts.append(ShellText(script.text, via, partial=True))
+            yield Hazard(NEVER, f"runs text that {command.program} reads otherwise than bash")
+        elif script.static:
+            found.texts.append(ShellText(script.text, via, plain_sh=plain_sh))
         else:
-            found.texts.append(_Text(script.partial or "", via, partial=True))
+            found.texts.append(ShellText(script.partial or "", via, partial=True, plain_sh=plain_sh))
             yield Hazard(NEVER, "runs text that is only known at run time")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from sandbox_agent.policy.shell.model import Hazard, SimpleCommand, Word, WordKind
+from sandbox_agent.policy.shell.model import NEVER, Hazard, SimpleCommand, Word, WordKind
 from sandbox_agent.policy.shell.options import Parsed, means, parse_options
 from sandbox_agent.policy.shell.scripts import harmless
 from sandbox_agent.policy.shell.tables import UNKNOWN_PROGRAM, Program, tables
@@ -45,8 +45,7 @@ def with_facts(command: SimpleCommand) -> SimpleCommand:
 
 
 def _entry(command: SimpleCommand) -> _Entry:
-    known = tables().programs
-    program = known.get(command.program, UNKNOWN_PROGRAM)
+    program = tables().program(command.program) or UNKNOWN_PROGRAM
     if not program.subcommands:
         return _Entry(program)
     return _subcommand(command, program)
@@ -79,7 +78,7 @@ def _front(words: tuple[Word, ...], program: Program) -> int:
 
 def subcommand_index(command: SimpleCommand) -> int:
     """Where the subcommand of a program that has such stands; 1 for all others."""
-    program = tables().programs.get(command.program)
+    program = tables().program(command.program)
     return _front(command.words, program) if program is not None and program.subcommands else 1
 
 
@@ -106,6 +105,7 @@ def _hazards(command: SimpleCommand, entry: _Entry, parsed: Parsed) -> Iterator[
                 yield Hazard(option.index, f"{option.name} is not among the options known to be harmless")
     if program.otherwise and not _among_known_forms(program, parsed):
         yield Hazard(entry.start - 1, program.otherwise)
+    yield from _code(program, parsed)
     operands = _file_operands(program, parsed)
     if program.max_operands is not None and len(parsed.operands) > program.max_operands:
         yield Hazard(parsed.operands[program.max_operands][0], "one operand more is a file it writes, or a setting")
@@ -125,11 +125,29 @@ def _hazards(command: SimpleCommand, entry: _Entry, parsed: Parsed) -> Iterator[
 def _listed(program: Program, parsed: Parsed, words: tuple[Word, ...]) -> Iterator[Hazard]:
     for entry in program.hazards:
         for option in parsed.options:
-            if any(means(option.name, bad, abbreviates=program.abbreviates) for bad in entry.options):
+            meant = any(means(option.name, bad, abbreviates=program.abbreviates) for bad in entry.options)
+            if meant and (not entry.values or _holds(option.value, entry.values)):
                 yield Hazard(option.index, f"{option.name}: {entry.why}")
         for index, word in enumerate(words):
-            if word.text in entry.words or any(word.text.startswith(bad) for bad in entry.words if bad.endswith("!")):
+            if word.text in entry.words or word.text.startswith(entry.word_beginnings):
                 yield Hazard(index, f"{word.text}: {entry.why}")
+
+
+def _holds(value: Word | None, texts: Iterable[str]) -> bool:
+    return value is not None and (not value.static or any(text in value.text for text in texts))
+
+
+def _code(program: Program, parsed: Parsed) -> Iterator[Hazard]:
+    """Programs that run what is on their input, and makefile variables."""
+    given = {option.name for option in parsed.options}
+    first = parsed.operands[0][1] if parsed.operands else None
+    from_input = first is None or first.text in ("-", "/dev/stdin") or not first.static
+    if program.reads_code and from_input and not given & (program.ends_with | tables().inspecting):
+        yield Hazard(NEVER, "runs text from its input, which is not seen")
+    if program.assignments:
+        for index, word in parsed.operands:
+            if "=" in word.text:
+                yield Hazard(index, f"{word.text}: {program.assignments}")
 
 
 def _scripts(program: Program, parsed: Parsed) -> list[tuple[int, Word]]:
@@ -170,6 +188,8 @@ def _reads(command: SimpleCommand, entry: _Entry, parsed: Parsed) -> Iterator[Wo
             head, found, tail = word.text.partition(mark)
             if found and tail and "/" not in head:
                 yield replace(word, text=tail)
+                if tail[0] in "@<":  # curl -F a=@FILE
+                    yield replace(word, text=tail[1:])
 
 
 def _file_words(command: SimpleCommand, entry: _Entry, parsed: Parsed) -> Iterator[Word]:
@@ -178,7 +198,9 @@ def _file_words(command: SimpleCommand, entry: _Entry, parsed: Parsed) -> Iterat
     if entry.program.operands in ("text", "folders"):
         return
     for option in parsed.options:
-        if option.value is not None and option.name not in tables().text_values:
+        if option.value is None:
+            continue
+        if option.name not in tables().text_values or option.value.text.startswith("@"):
             yield option.value
     for word in command.words[entry.start :] if entry.program is UNKNOWN_PROGRAM else ():
         # `-f.env` of a program without a table: the letters after the first may be a file.

@@ -147,11 +147,14 @@ class SimpleCommand:
 @dataclass(frozen=True, slots=True)
 class ShellText:
     """A shell text inside another one, to be parsed by itself. `via` is what runs it. A partial one holds what is known
-    before run time, or is one of several readings; it need not parse."""
+    before run time; it need not parse. Where there is another reading, one of the two must."""
 
     text: str
     via: str = ""
     partial: bool = False
+    other: str | None = None
+    plain_sh: bool = False
+    """A plain `sh` may run it, which reads `$'x'`, `((x))` and `[[ x ]]` otherwise than bash."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,8 @@ def parse_options(words: Sequence[Word], program: Program, *, start: int = 1) ->
             index = _long(words, index, program, parsed)
         else:
             index = _cluster(words, index, program, parsed)
+        ended |= program.style == "first" and bool(parsed.operands)
+        ended |= bool(parsed.options) and parsed.options[-1].name in program.ends_with
     if (
         program.old_style_options
         and parsed.operands

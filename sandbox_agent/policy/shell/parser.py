@@ -9,6 +9,7 @@ import contextlib
 import functools
 import importlib.metadata
 import json
+import re
 import subprocess
 import threading
 import unicodedata
@@ -17,11 +18,14 @@ from typing import Any
 MAX_COMMAND_BYTES = 64 * 1024
 MAX_NESTING = 50
 """Brackets open at once, and substitutions inside one another. Beyond, shfmt's output grows with the square."""
-MAX_TREE_BYTES = 4 * 1024 * 1024
+MAX_TREE_BYTES = 5 * 1024 * 1024
 """About 1 KiB for each word; more takes too long to read."""
 PARSE_TIMEOUT_S = 1.0
 # One thread less to start, and the other cores stay free for what else runs: 15 % quicker.
 _ENVIRONMENT = {"GOMAXPROCS": "1"}
+
+# shfmt 3.14 joins the line after such a comment to the command before it; bash ends the comment there.
+_COMMENT_CONTINUED = re.compile(rb"#[^\n]*\\\n")
 
 Node = dict[str, Any]
 
@@ -30,16 +34,17 @@ class UnreadableError(ValueError):
     """The text is not bash, or is beyond a cap, or the parser is missing or failed. The message says which."""
 
 
-def parse(text: str, *, timeout_s: float = PARSE_TIMEOUT_S) -> Node:
-    """The syntax tree of a bash text, as `shfmt --to-json` writes it; in `PARSE_TIMEOUT_S` at most.
+def parse(text: str, *, dialect: str = "bash", timeout_s: float = PARSE_TIMEOUT_S) -> Node:
+    """The syntax tree of a bash text, as `shfmt --to-json` writes it; in `PARSE_TIMEOUT_S` at most. The dialect
+    "posix" is what a plain `sh` reads.
 
     Raises:
         UnreadableError: always the same way, whatever the cause.
     """
-    return parse_with(shfmt_binary(), text, timeout_s=min(timeout_s, PARSE_TIMEOUT_S))
+    return parse_with(shfmt_binary(), text, dialect=dialect, timeout_s=min(timeout_s, PARSE_TIMEOUT_S))
 
 
-def parse_with(binary: str | None, text: str, *, timeout_s: float = PARSE_TIMEOUT_S) -> Node:
+def parse_with(binary: str | None, text: str, *, dialect: str = "bash", timeout_s: float = PARSE_TIMEOUT_S) -> Node:
     """The same with the parser at this path; None means that there is none.
 
     Raises:
@@ -57,7 +62,10 @@ def parse_with(binary: str | None, text: str, *, timeout_s: float = PARSE_TIMEOU
         )
     if _open_brackets(text) > MAX_NESTING:
         raise UnreadableError(f"brackets are nested more than {MAX_NESTING} deep")
-    return _tree(_run(binary, raw, timeout_s))
+    tree = _tree(_run(binary, raw, dialect, timeout_s))
+    if _COMMENT_CONTINUED.search(raw) and _has_continued_comment(tree):
+        raise UnreadableError("a comment ends in a backslash, and what follows it would be read wrongly; take it out")
+    return tree
 
 
 def hidden_character(text: str) -> str | None:
@@ -81,6 +89,20 @@ def shfmt_binary() -> str | None:
     return str(found[0]) if found else None
 
 
+def _has_continued_comment(tree: Node) -> bool:
+    waiting: list[Any] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, dict):
+            comments = [*(node.get("Comments") or ()), *(node.get("Last") or ())]
+            if any("\n" in str(comment.get("Text", "")) for comment in comments if isinstance(comment, dict)):
+                return True
+            waiting += node.values()
+    return False
+
+
 def _open_brackets(text: str) -> int:
     """The most round brackets open at once, quotes disregarded: cheap, and never less than the truth by much."""
     most = depth = 0
@@ -93,12 +115,12 @@ def _open_brackets(text: str) -> int:
     return most
 
 
-def _run(binary: str | None, raw: bytes, timeout_s: float) -> bytes:
+def _run(binary: str | None, raw: bytes, dialect: str, timeout_s: float) -> bytes:
     if binary is None:
         raise UnreadableError("the shell parser is missing: reinstall the package shfmt-py")
     try:
         with subprocess.Popen(
-            [binary, "--to-json", "-ln", "bash"],
+            [binary, "--to-json", "-ln", dialect],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

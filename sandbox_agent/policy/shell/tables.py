@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
@@ -10,14 +11,23 @@ from typing import Any
 
 import yaml
 
+_VERSION = re.compile(r"-?\d+(?:\.\d+)*\Z")
+
 
 @dataclass(frozen=True, slots=True)
 class HazardEntry:
-    """Options (or exact words anywhere) with which a program writes or runs something else."""
+    """Options (or exact words anywhere) with which a program writes or runs something else; with `values` only where
+    the option's value holds one of these texts."""
 
     why: str
     options: frozenset[str] = frozenset()
     words: frozenset[str] = frozenset()
+    values: frozenset[str] = frozenset()
+
+    @property
+    def word_beginnings(self) -> tuple[str, ...]:
+        """What a word begins with, for those written with a star at the end."""
+        return tuple(word[:-1] for word in self.words if word.endswith("*"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,9 @@ class Program:
     abbreviates: bool = True
     old_style_options: bool = False
     changes_folder: bool = False
+    ends_with: frozenset[str] = frozenset()
+    reads_code: bool = False
+    assignments: str = ""
     unknown_subcommand: str = ""
     subcommands: Mapping[str, Program] = field(default_factory=dict)
     known: frozenset[str] = frozenset()
@@ -67,6 +80,8 @@ class Wrapper:
     options_are_hazards: bool = False
     joins: bool = False
     unknown: bool = False
+    replaces: frozenset[str] = frozenset()
+    runs_words: bool = True
     default: str = ""
     subcommand: tuple[str, ...] = ()
 
@@ -78,12 +93,22 @@ class Tables:
     trusted_folders: frozenset[str]
     wrappers: Mapping[str, Wrapper]
     shells: frozenset[str]
+    other_shells: frozenset[str]
     builtins: Mapping[str, str]
     file_commands: Mapping[str, Program]
     version_programs: frozenset[str]
     version_words: frozenset[str]
+    inspecting: frozenset[str]
     text_values: frozenset[str]
     programs: Mapping[str, Program]
+
+    def program(self, name: str) -> Program | None:
+        """The entry of a program, also of an interpreter under a name with a version: `python3.12`."""
+        found = self.programs.get(name)
+        if found is None:
+            found = self.programs.get(_VERSION.sub("", name))
+            found = found if found is not None and found.reads_code else None
+        return found
 
 
 UNKNOWN_PROGRAM = Program()
@@ -103,10 +128,12 @@ def tables() -> Tables:
         trusted_folders=frozenset(raw["trusted_folders"]),
         wrappers={name: _build(Wrapper, entry) for name, entry in raw["wrappers"].items()},
         shells=frozenset(raw["shells"]),
+        other_shells=frozenset(raw["other_shells"]),
         builtins=raw["builtins"],
         file_commands={name: _build(Program, entry) for name, entry in raw["file_commands"].items()},
         version_programs=frozenset(raw["version_only"]["programs"]),
         version_words=frozenset(raw["version_only"]["words"]),
+        inspecting=frozenset([*raw["version_only"]["words"], "-h", "--help"]),
         text_values=frozenset(raw["text_values"]),
         programs={name: _program(entry) for name, entry in raw["programs"].items()},
     )

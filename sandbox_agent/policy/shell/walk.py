@@ -4,7 +4,6 @@ here-documents, redirects, arithmetic. What is not a simple command and not plai
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,43 +11,13 @@ from functools import partial
 from typing import Any
 
 from sandbox_agent.policy.shell.conditions import condition
+from sandbox_agent.policy.shell.constructs import CONSTRUCTS, EXPANSIONS, LOOP_VARIABLE, PLACES, PROXY_VARIABLE
 from sandbox_agent.policy.shell.loops import MAX_EXPANDED_WORDS, Values, bindings, sets_variables, values
-from sandbox_agent.policy.shell.model import Concern, Redirect, SimpleCommand, Word, WordKind
+from sandbox_agent.policy.shell.model import Concern, Redirect, ShellText, SimpleCommand, Word, WordKind
 from sandbox_agent.policy.shell.parser import MAX_NESTING, Node, UnreadableError
-from sandbox_agent.policy.shell.words import here_text, is_quoted, process_texts, resolve
+from sandbox_agent.policy.shell.words import here_text, is_quoted, process_texts, resolve, unescaped
 
 MAX_COMMANDS = 500
-
-_LOOP_VARIABLE = re.compile(r"[a-z][a-z0-9_]*")
-# Programs read these even in lower case.
-_PROXY_VARIABLE = re.compile(r"(?:https?|ftp|all|no)_proxy")
-_EXPANSIONS = {
-    "ParamExp": "a variable is only known at run time",
-    "ArithmExp": "arithmetic can run what a variable holds",
-    "CmdSubst": "the output of a command is only known at run time",
-    "ProcSubst": "a process substitution runs beside the command",
-    "ExtGlob": "an extended pattern is not judged",
-}
-_CONSTRUCTS = {
-    "FuncDecl": "it defines a function, which can stand in for any program",
-    "CoprocClause": "it runs in the background",
-    "ArithmCmd": "arithmetic can assign and can run what a variable holds",
-    "LetClause": "arithmetic can assign and can run what a variable holds",
-    "CStyleLoop": "arithmetic can assign and can run what a variable holds",
-}
-
-
-_PLACES = {
-    "ForClause": "loop",
-    "WhileClause": "loop",
-    "IfClause": "if",
-    "CaseClause": "case",
-    "Subshell": "subshell",
-    "FuncDecl": "function",
-    "CoprocClause": "coprocess",
-    "CmdSubst": "substitution",
-    "ProcSubst": "process substitution",
-}
 
 
 @dataclass(slots=True)
@@ -57,8 +26,9 @@ class Found:
 
     commands: list[SimpleCommand] = field(default_factory=list)
     concerns: list[Concern] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    """Shell texts that the tree holds unparsed: shfmt leaves `<(cmd)` inside `${x:-...}` as plain characters."""
+    texts: list[ShellText] = field(default_factory=list)
+    """What the tree does not hold, or not well: shfmt leaves `<(cmd)` inside `${x:-...}` as plain characters, and takes
+    away too few backslashes in backticks that stand in others."""
 
 
 def walk(tree: Node, text: str) -> Found:
@@ -84,6 +54,7 @@ class _Walker:
     background: bool = False
     input_texts: tuple[Word, ...] = ()
     inside_of: tuple[str, ...] = ()
+    in_backticks: bool = False
     follows_loops: bool = False
     loops: Values = field(default_factory=dict)
     expanded_words: int = 0
@@ -151,8 +122,8 @@ class _Walker:
 
     def compound(self, node: Node) -> None:
         kind = node.get("Type", "")
-        if kind in _CONSTRUCTS:
-            self.concern(node, _CONSTRUCTS[kind])
+        if kind in CONSTRUCTS:
+            self.concern(node, CONSTRUCTS[kind])
         if kind == "CoprocClause":
             outer, self.background = self.background, True
             self.coprocess_name(node)
@@ -183,6 +154,8 @@ class _Walker:
         if not node.get("Name"):
             return
         statement = node["Stmt"]
+        while (statement.get("Cmd") or {}).get("Type") == "BinaryCmd":
+            statement = statement["Cmd"]["X"]
         call = statement.get("Cmd") or {}
         words = (self.word(node["Name"]), *(self.word(item) for item in call.get("Args") or ()))
         self.add(node, words, self.source(node), input_texts=_texts(self.redirects(statement)))
@@ -195,14 +168,14 @@ class _Walker:
             tested = condition(node.get("X"), partial(self.word, known=known))
             if tested.unsafe is not None or any(word.kind is WordKind.DYNAMIC for word in tested.words):
                 plain = False
-                why = f"the test {tested.unsafe} evaluates its operand" if tested.unsafe else _EXPANSIONS["ParamExp"]
+                why = f"the test {tested.unsafe} evaluates its operand" if tested.unsafe else EXPANSIONS["ParamExp"]
                 self.concern(node, why)
             self.add(node, (Word("[["), *tested.words), self.source(node), transparent=True)
         return plain
 
     def loop_variable(self, node: Node) -> None:
         name = (node.get("Name") or {}).get("Value", "")
-        if not _LOOP_VARIABLE.fullmatch(name) or _PROXY_VARIABLE.fullmatch(name):
+        if not LOOP_VARIABLE.fullmatch(name) or PROXY_VARIABLE.fullmatch(name):
             self.concern(node, f"the loop sets {name or 'a variable'}, which programs may read")
 
     def redirects(self, statement: Node, known: Mapping[str, Word] | None = None) -> tuple[Redirect, ...]:
@@ -237,31 +210,36 @@ class _Walker:
             self.substitution(node, own_words=own_words)
             return
         if kind == "ParamExp":
-            self.found.texts += process_texts(self.source(node))
-        if kind in _EXPANSIONS and not own_words:
-            self.concern(node, _EXPANSIONS[kind])
-        if kind in _CONSTRUCTS:
-            self.concern(node, _CONSTRUCTS[kind])
+            self.found.texts += [ShellText(t, "process substitution") for t in process_texts(self.source(node))]
+        if kind in EXPANSIONS and not own_words:
+            self.concern(node, EXPANSIONS[kind])
+        if kind in CONSTRUCTS:
+            self.concern(node, CONSTRUCTS[kind])
         if kind == "WordIter":
             self.loop_variable(node)
         self.inside(node, own_words=own_words)
 
     def substitution(self, node: Node, *, own_words: bool) -> None:
         if not own_words:
-            self.concern(node, _EXPANSIONS[node["Type"]])
+            self.concern(node, EXPANSIONS[node["Type"]])
         if self.depth >= MAX_NESTING:
             raise UnreadableError(f"substitutions are nested more than {MAX_NESTING} deep")
+        outer = self.in_backticks
+        if node.get("Backquotes") and not outer:
+            self.in_backticks = True
+            self.found.texts += unescaped(self.source(node))
         self.depth += 1
         with self.place(node):
             self.statements(node.get("Stmts"))
         self.depth -= 1
+        self.in_backticks = outer
 
     @contextmanager
     def place(self, node: Node) -> Iterator[None]:
         """While in it, commands are told to stand inside of this node."""
         outer = self.inside_of
-        if node.get("Type") in _PLACES:
-            self.inside_of = (*outer, _PLACES[node["Type"]])
+        if node.get("Type") in PLACES:
+            self.inside_of = (*outer, PLACES[node["Type"]])
         yield
         self.inside_of = outer
 

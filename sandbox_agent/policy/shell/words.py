@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sandbox_agent.policy.paths import TOOLS_HOME
-from sandbox_agent.policy.shell.model import Word, WordKind
+from sandbox_agent.policy.shell.model import ShellText, Word, WordKind
 from sandbox_agent.policy.shell.parser import Node
 
 _ANSI_C = re.compile(
@@ -166,14 +166,14 @@ def process_texts(source: str) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def unescaped(source: str) -> list[str]:
-    """What stands in backticks, as bash reads it: outside of double quotes, and inside. [] without a backslash:
-    then it is what is written."""
+def unescaped(source: str) -> list[ShellText]:
+    """What stands in backticks, as bash reads it: outside of double quotes, or inside. [] without a backslash: then it
+    is what is written."""
     if "\\" not in source:
         return []
     outside = re.sub(r"\\([\\`$])", r"\1", source[1:-1])
     inside = re.sub(r"\\([\\`$\"])", r"\1", source[1:-1])
-    return [outside] if inside == outside else [outside, inside]
+    return [ShellText(outside, "backticks", other=None if inside == outside else inside)]
 
 
 def _part(part: Node, builder: _Builder, *, first: bool) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sandbox_agent.policy.shell.model import ANY_WORD, NEVER, Hazard, SimpleCommand, Word, WordKind
@@ -19,6 +19,8 @@ _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
 _FD_RUNS = ("-x", "-X", "--exec", "--exec-batch")
 _SHELL_VALUES = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
 _RUN_TIME_WORD = Word(ANY_WORD, WordKind.DYNAMIC)
+_RUN_TIME_TEXT = "${_}"
+"""In a shell text, in the place of what is only known at run time."""
 
 
 @dataclass(slots=True)
@@ -59,7 +61,7 @@ def _shell(command: SimpleCommand, found: Unwrapped) -> None:
     """`bash -c TEXT`, `bash FILE`, or text on standard input."""
     words = command.words
     index = 1
-    text_next = False
+    text_next = from_input = False
     while (
         index < len(words)
         and words[index].static
@@ -73,10 +75,11 @@ def _shell(command: SimpleCommand, found: Unwrapped) -> None:
         if text in ("--rcfile", "--init-file"):
             found.hazards.append(Hazard(index, "runs a start-up file that is not seen"))
         text_next |= text[0] == "-" and text[1] != "-" and "c" in text
+        from_input |= text[0] == "-" and text[1] != "-" and "s" in text
         index += 2 if text in _SHELL_VALUES or (text[1] != "-" and text[-1] in "oO") else 1
     if text_next:
         _script_word(words, index, found)
-    elif index < len(words):
+    elif index < len(words) and not from_input:
         found.hazards.append(Hazard(index, "runs a script that is not seen"))
         found.scripts += () if words[index].static else command.input_texts
     else:
@@ -120,8 +123,7 @@ def _find(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
             and not (words[end].text == "+" and words[end - 1].text == "{}")
         ):
             end += 1
-        inner = words[start + 1 : end]
-        yield tuple(_RUN_TIME_WORD if "{}" in item.text else item for item in inner)
+        yield tuple(_replaced(words[start + 1 : end], ("{}",)))
 
 
 def _fd(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
@@ -150,6 +152,8 @@ def _wrapper(words: tuple[Word, ...], wrapper: Wrapper, found: Unwrapped) -> Non
     if start is None:
         return
     _strings(words, wrapper, found)
+    if not wrapper.runs_words:
+        return
     index, understood = _skip_options(words, start, wrapper, found)
     if index is None:
         return
@@ -160,7 +164,7 @@ def _wrapper(words: tuple[Word, ...], wrapper: Wrapper, found: Unwrapped) -> Non
     rest = words[index:]
     found.transparent = wrapper.transparent and bool(rest)
     if wrapper.unknown:
-        rest = (*(rest or ((Word(wrapper.default),) if wrapper.default else ())), _RUN_TIME_WORD)
+        rest = _filled_in(words[1:index], rest or ((Word(wrapper.default),) if wrapper.default else ()), wrapper)
         found.hazards += [] if words[index:] or wrapper.default else [Hazard(NEVER, "runs commands from its input")]
     if not rest:
         return
@@ -171,6 +175,27 @@ def _wrapper(words: tuple[Word, ...], wrapper: Wrapper, found: Unwrapped) -> Non
         found.inner.append(rest)
     if not understood:
         found.guesses += [words[i:] for i in range(start, len(words)) if not words[i].text.startswith("-")]
+
+
+def _filled_in(options: Sequence[Word], rest: tuple[Word, ...], wrapper: Wrapper) -> tuple[Word, ...]:
+    """The words with those that its input replaces (`xargs -I{}`), or with one more at the end."""
+    marks = {"{}"}
+    for index, word in enumerate(options):
+        name, value, takes_next = _valued_option(word.text, wrapper)
+        if name in wrapper.replaces:
+            marks.add(_text_at(tuple(options), index + 1) if takes_next else value or "{}")
+        else:  # `-i%`, `--replace=%`: the value is optional, so it is always joined
+            marks |= {word.text[len(one) :].removeprefix("=") for one in wrapper.replaces if word.text.startswith(one)}
+    return (*_replaced(rest, marks), _RUN_TIME_WORD)
+
+
+def _replaced(words: Sequence[Word], marks: Iterable[str]) -> Iterator[Word]:
+    """The words; those in which a mark stands are only known at run time."""
+    for word in words:
+        text = word.text
+        for mark in marks:
+            text = text.replace(mark, _RUN_TIME_TEXT) if mark else text
+        yield word if text == word.text else Word(ANY_WORD, WordKind.DYNAMIC, text)
 
 
 def _after_subcommand(words: tuple[Word, ...], wrapper: Wrapper) -> int | None:
@@ -188,8 +213,10 @@ def _after_subcommand(words: tuple[Word, ...], wrapper: Wrapper) -> int | None:
 def _skip_options(words: tuple[Word, ...], index: int, wrapper: Wrapper, found: Unwrapped) -> tuple[int | None, bool]:
     """The index after the options, None if with them nothing is run; and whether every one of them is known."""
     understood = True
-    while index < len(words) and words[index].static and words[index].text.startswith("-") and words[index].text != "-":
+    while index < len(words) and words[index].static and words[index].text.startswith("-"):
         text = words[index].text
+        if text == "-" and not wrapper.assignments:
+            break
         if text == "--":
             return index + 1, understood
         if text in wrapper.inspects:
