@@ -58,14 +58,14 @@ def test_only_what_is_missing_is_learned_and_once() -> None:
 def test_what_must_not_pass_is_listed_apart_with_why() -> None:
     """Denied by a rule, asked by a rule, beyond every rule, refused by a person."""
     refused = RecordedCall(parse_call("Bash(npm publish)"), "it was refused when asked: no")
-    calls = [RecordedCall(parse_call(f"Bash({text})")) for text in ("git push", "rm x", "echo $x", "npm publish")]
+    calls = [RecordedCall(parse_call(f"Bash({text})")) for text in ("git push", "rm x", "make $x", "npm publish")]
     found = learn(parse_policy(BASE, "p.yaml"), [*calls, refused])
 
     assert found.rules == ()
     assert [(apart.request.subject.command, apart.why.split(":")[0]) for apart in found.apart] == [
         ("git push", "denied by rule Bash(git push"),
         ("rm x", "always asked by rule Bash(rm"),
-        ("echo $x", "no rule can cover it"),
+        ("make $x", "no rule can cover it"),
         ("npm publish", "it was refused when asked"),
     ]
 
