@@ -15,6 +15,7 @@ from sandbox_agent.policy.load import run_policy
 from sandbox_agent.sandboxes.engine import Engine
 from sandbox_agent.sandboxes.facts import EngineFacts, image_facts
 from sandbox_agent.sandboxes.images import find_image
+from sandbox_agent.sandboxes.toolbox import toolbox_for
 
 _LITTLE_SPACE_BYTES = 10**9
 
@@ -97,5 +98,10 @@ async def check_image(engine: Engine, name: str) -> Check:
     facts = await image_facts(engine, image)
     text = f"{image.name}, {image.id.removeprefix('sha256:')[:12]}, {facts.size_bytes / 1e6:.0f} MB"
     if facts.recipe is None:
-        return Check("image", "warn", f"{text}, not built by us", "it must have bash, rg and python3; see images/")
+        toolbox = await toolbox_for(engine, image)
+        if toolbox is None:
+            todo = "it must have bash, rg and python3 itself, unless ours is on the engine too: `make setup`"
+            return Check("image", "warn", f"{text}, not built by us", todo)
+        what = f"what it lacks of bash, rg and python3 comes from a read-only toolbox, volume {toolbox.name}"
+        return Check("image", "ok", f"{text}, not built by us: {what}")
     return Check("image", "ok", f"{text}, recipe {facts.recipe[:12]}, base from {facts.base_source or 'unknown'}")

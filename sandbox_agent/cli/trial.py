@@ -38,7 +38,7 @@ async def try_sandbox(endpoint: Endpoint, image: str, *, in_volume: bool = False
         try:
             info = await sandbox.start()
             ready_s = time.monotonic() - started
-            result = await sandbox.exec(["true"], timeout_s=10)
+            result = await sandbox.exec(["bash", "-c", "true"], timeout_s=10)
         except SandboxAgentError as exc:
             return [Check("sandbox", "fail", str(exc))]
         finally:
@@ -81,11 +81,13 @@ async def try_workspace(endpoint: Endpoint, image: str) -> tuple[Check, bool]:
 def _checks(info: SandboxInfo, result: ExecResult, ready_s: float) -> list[Check]:
     took = f"ready in {words.duration(ready_s)}, a command in {words.duration(result.duration_s)}"
     if result.exit_code != 0:
-        return [Check("sandbox", "fail", f"`true` ended with {result.exit_code} in the container", "check the image")]
+        said = f"`bash -c true` ended with {result.exit_code} in the container"
+        return [Check("sandbox", "fail", said, "check the image")]
     checks = [Check("sandbox", "ok", took), Check("isolation", "ok", info.isolation)]
     if info.transport == "runner":
-        checks.append(Check("transport", "ok", "the resident runner"))
+        checks.append(Check("transport", "ok", f"the resident runner: {info.details.get('transport', '')}"))
     else:
         text = "one Docker exec per call (the runner could not start): slower, the isolation is the same"
-        checks.append(Check("transport", "warn", text, "use an image with python3, as images/base"))
+        todo = "no checkpoints then: use an image with python3, or have ours on the engine (`make setup`)"
+        checks.append(Check("transport", "warn", text, todo))
     return checks

@@ -33,6 +33,7 @@ from sandbox_agent.sandboxes.reap import reap_dead
 from sandbox_agent.sandboxes.resident import Resident
 from sandbox_agent.sandboxes.runners import NoRunnerError, Runners
 from sandbox_agent.sandboxes.spec import APART_UID, SandboxSpec
+from sandbox_agent.sandboxes.toolbox import toolbox_for
 from sandbox_agent.sandboxes.volumes import overlay_name, plain_volume
 from sandbox_agent.types import OverlayMount, VolumeMount
 
@@ -212,19 +213,23 @@ class DockerSandbox:
                 raise SandboxStartError(f"the engine does not start the sandbox: {again.explanation}") from again
 
     async def _create_once(self, engine: Engine, image: Image, nofile: int | None) -> None:
-        labels = self._labels()
+        labels, toolbox = self._labels(), await toolbox_for(engine, image)
         try:
             etc = write_etc_files(self.spec)
         except OSError as exc:
             raise SandboxStartError(f"cannot write the sandbox's files to {self.spec.state_dir}: {exc}") from exc
         if isinstance(self.spec.workspace_source, VolumeMount):
             owner, mount = f"{self.spec.uid}:{self.spec.gid}", plain_volume(self.spec.workspace_source, labels)
-            await give_volume(engine, image.id, mount, owner, labels)
+            await give_volume(engine, image.id if toolbox is None else toolbox.base.id, mount, owner, labels)
         body = create_body(self.spec, image_id=image.id, etc=etc, labels=labels, nofile=nofile, volume=self._volume)
+        if toolbox is not None:
+            toolbox.put_in(body)
         # Shielded: a container that is being made when we are cancelled must be known, to be removed.
         with anyio.CancelScope(shield=True):
             answer: dict[str, Any] = await engine.ask(engine.control.create_container_from_config, body, self._name())
-            self._container_id = answer["Id"]
+            self._container_id = made = str(answer["Id"])
+        if toolbox is not None:
+            await toolbox.make_sure(engine, made)
         await engine.ask(engine.control.start, self._container_id)
 
     def _labels(self) -> dict[str, str]:
@@ -280,15 +285,12 @@ class DockerSandbox:
         except docker.errors.APIError as exc:
             if exc.status_code != 409:
                 raise
-            await self._removed_by_another(engine)
+            # Its removal is in progress already; its volume can go only when that is over.
+            with anyio.move_on_after(REMOVAL_S), contextlib.suppress(docker.errors.NotFound):
+                while True:
+                    await engine.ask(engine.control.inspect_container, self._container_id)
+                    await anyio.sleep(REMOVAL_LOOK_S)
         self._container_id = None
-
-    async def _removed_by_another(self, engine: Engine) -> None:
-        """Its removal is in progress already; its volume can go only when that is over."""
-        with anyio.move_on_after(REMOVAL_S), contextlib.suppress(docker.errors.NotFound):
-            while True:
-                await engine.ask(engine.control.inspect_container, self._container_id)
-                await anyio.sleep(REMOVAL_LOOK_S)
 
 
 def create(spec: SandboxSpec, endpoint: Endpoint) -> DockerSandbox:

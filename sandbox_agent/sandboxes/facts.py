@@ -8,7 +8,7 @@ import docker.errors
 
 from sandbox_agent.errors import SandboxUnavailableError
 from sandbox_agent.sandboxes.engine import Engine
-from sandbox_agent.sandboxes.images import Image
+from sandbox_agent.sandboxes.images import LABEL_RECIPE, Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,6 @@ async def image_facts(engine: Engine, image: Image) -> ImageFacts:
     labels = (fields.get("Config") or {}).get("Labels") or {}
     return ImageFacts(
         size_bytes=int(fields.get("Size", 0)),
-        recipe=labels.get("sandbox-agent.recipe"),
+        recipe=labels.get(LABEL_RECIPE),
         base_source=labels.get("sandbox-agent.base-source"),
     )

@@ -11,13 +11,20 @@ from sandbox_agent.errors import SandboxUnavailableError
 from sandbox_agent.sandboxes.engine import Engine
 from sandbox_agent.sandboxes.spec import DEFAULT_IMAGE
 
+LABEL_RECIPE = "sandbox-agent.recipe"
+"""On the images of ours: a hash of what they were built from."""
+
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A local image. `id` is its content hash, so the name cannot come to mean something else meanwhile."""
+    """A local image. `id` is its content hash, so the name cannot come to mean something else meanwhile.
+
+    `ours` is whether it was built by images/build.sh, or from such a one: then it has all that a sandbox needs.
+    """
 
     name: str
     id: str
+    ours: bool = True
 
 
 async def find_image(engine: Engine, name: str) -> Image:
@@ -34,4 +41,5 @@ async def find_image(engine: Engine, name: str) -> Image:
         raise SandboxUnavailableError(
             f"the image {full} is missing on the engine at {engine.endpoint}; {remedy}"
         ) from exc
-    return Image(full, str(fields["Id"]))
+    labels = (fields.get("Config") or {}).get("Labels") or {}
+    return Image(full, str(fields["Id"]), LABEL_RECIPE in labels)

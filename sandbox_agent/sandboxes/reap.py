@@ -7,9 +7,11 @@ from typing import Any
 
 import docker.errors
 
+from sandbox_agent.errors import SandboxUnavailableError
 from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.engine import Engine, reach
 from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, is_dead
+from sandbox_agent.sandboxes.toolbox import LABEL_TOOLBOX, toolbox_name
 from sandbox_agent.sandboxes.volumes import LABEL_KEPT
 
 
@@ -21,9 +23,21 @@ async def reap(endpoint: Endpoint) -> list[str]:
     """
     engine = await reach(endpoint)
     try:
-        return await reap_dead(engine)
+        return await reap_dead(engine) + await _old_toolboxes(engine)
     finally:
         engine.close()
+
+
+async def _old_toolboxes(engine: Engine) -> list[str]:
+    """Remove the toolboxes that were made from another image than ours is now, or in another way."""
+    only = {"label": LABEL_TOOLBOX}
+    found = (await engine.ask(engine.control.volumes, filters=only)).get("Volumes") or []
+    try:
+        current = await toolbox_name(engine) if found else ""
+    except SandboxUnavailableError:
+        return []
+    names = [str(volume["Name"]) for volume in found if volume["Name"] != current]
+    return [f"volume {name}" for name in names if await _gone(engine, engine.control.remove_volume, name)]
 
 
 async def reap_dead(engine: Engine) -> list[str]:
