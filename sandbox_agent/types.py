@@ -34,9 +34,14 @@ class OverlayMount:
 
 @dataclass(frozen=True, slots=True)
 class VolumeMount:
-    """A workspace that only the engine has, for engines that do not see our file system. It outlives the container."""
+    """A workspace that only the engine has, for engines that do not see our file system. It outlives the container.
+
+    `filled`: it holds a session's work, so it must be there: an empty one made in its place would read as if all had
+    been deleted.
+    """
 
     name: str
+    filled: bool = False
 
 
 WorkspaceMount = str | OverlayMount | VolumeMount

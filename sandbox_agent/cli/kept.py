@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
+import click
 
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.discarding import discard, viewer
 from sandbox_agent.engine.drifting import together
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.past import EVENTS_FILE, find_session
+from sandbox_agent.engine.standing import complete
 from sandbox_agent.events import ChangesApplied
 from sandbox_agent.frontends.review import Choice
+from sandbox_agent.sandboxes.endpoint import resolve_endpoint
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.types import JsonObject
 from sandbox_agent.workspaces.base import ApplyOutcome, Drift, Workspace
 from sandbox_agent.workspaces.opening import reopen
+from sandbox_agent.workspaces.volume import VolumeWorkspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +55,16 @@ def open_kept(wanted: str, *, settle: bool = False) -> Iterator[Kept]:
     Raises:
         ConfigError: there is no such session, or it is still running.
         WorkspaceError: it keeps no copy, or the copy or the folder cannot be read.
+        SandboxError: the copy is in a volume of an engine, the session was killed, and no container can be had.
     """
     session_id = find_session(sessions_dir(), wanted)
     folder = sessions_dir() / session_id
     lock = SessionLock(folder)
     try:
         workspace = reopen(folder, view=viewer(session_id))
+        if isinstance(workspace, VolumeWorkspace) and workspace.interrupted:
+            click.echo("The session was interrupted: a container looks at what it changed.", err=True)
+            anyio.run(complete, folder, workspace, resolve_endpoint(os.environ), partial(click.echo, err=True))
         settled = workspace.settle() if settle else None
         if settled is not None:
             _record(folder, told(settled))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -12,14 +13,14 @@ from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.discarding import discard
 from sandbox_agent.engine.lock import SessionLock, in_use
 from sandbox_agent.engine.past import EVENTS_FILE, find_session, session_ids
-from sandbox_agent.errors import ConfigError, WorkspaceError
+from sandbox_agent.errors import ConfigError, SandboxUnavailableError, WorkspaceError
 from sandbox_agent.events import ChangesApplied, ReviewReady
 from sandbox_agent.frontends.printer import Printer, make_console
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.frontends.terminal import Terminal, open_terminal
 from sandbox_agent.frontends.words import count
 from sandbox_agent.tape import read_tape
-from sandbox_agent.workspaces.record import RECORD_NAME, Record
+from sandbox_agent.workspaces.record import RECORD_NAME, Record, volume_of
 from sandbox_agent.workspaces.removal import remove_tree
 
 SHOWN_PATHS = 5
@@ -32,8 +33,11 @@ SHOWN_PATHS = 5
 )
 @click.argument("session_ids_given", metavar="[ID]...", nargs=-1)
 @click.option("--all-applied", is_flag=True, help="All sessions in which nothing waits to be applied.")
+@click.option(
+    "--abandon", is_flag=True, help="Also where the copy is on an engine that is out of reach: it stays there."
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask, not even where changes were never applied.")
-def remove(session_ids_given: tuple[str, ...], all_applied: bool, yes: bool) -> int:
+def remove(session_ids_given: tuple[str, ...], all_applied: bool, abandon: bool, yes: bool) -> int:
     """Remove sessions: record, checkpoints, before-images and kept changes. Your folder is not touched."""
     if bool(session_ids_given) == all_applied:
         raise click.UsageError("give the IDs of sessions, or --all-applied")
@@ -45,7 +49,7 @@ def remove(session_ids_given: tuple[str, ...], all_applied: bool, yes: bool) -> 
     else:
         wanted = list(dict.fromkeys(find_session(sessions, name) for name in session_ids_given))
     for name in wanted:
-        _remove(sessions, name, yes=yes)
+        _remove(sessions, name, abandon=abandon, yes=yes)
     if not wanted:
         click.echo("Nothing to remove.")
     return 0
@@ -77,7 +81,7 @@ def waiting(folder: Path) -> str | None:
     return f"{count(len(paths), 'change')} not applied: {', '.join(paths[:SHOWN_PATHS])}{more}"
 
 
-def _remove(sessions: Path, name: str, *, yes: bool) -> None:
+def _remove(sessions: Path, name: str, *, abandon: bool, yes: bool) -> None:
     folder = sessions / name
     lock = SessionLock(folder)
     try:
@@ -85,7 +89,15 @@ def _remove(sessions: Path, name: str, *, yes: bool) -> None:
         if held is not None and not yes and not _agreed(name, held):
             click.echo(f"kept {name}")
             return
-        anyio.run(discard, folder)
+        try:
+            anyio.run(discard, folder)
+        except SandboxUnavailableError as error:
+            if not volume_of(folder):
+                raise
+            if not abandon:
+                raise SandboxUnavailableError(f"{error}; or give --abandon to leave it there") from error
+            click.echo(f"left at an engine: {sanitise(str(error))}", err=True)
+            anyio.run(partial(discard, folder, leave_volume=True))
         remove_tree(sessions.resolve(), name)
     finally:
         lock.release()

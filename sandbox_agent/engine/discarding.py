@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from sandbox_agent import registry
-from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.errors import SandboxUnavailableError, WorkspaceError
 from sandbox_agent.sandboxes.endpoint import Endpoint, resolve_endpoint
 from sandbox_agent.types import OverlayMount
 from sandbox_agent.workspaces.base import Owner, View
@@ -26,7 +26,9 @@ def viewer(session_id: str, endpoint: Endpoint | None = None) -> View:
     return view
 
 
-async def discard(state_dir: Path, endpoint: Endpoint | None = None, *, image: str = "base") -> None:
+async def discard(
+    state_dir: Path, endpoint: Endpoint | None = None, *, image: str = "base", leave_volume: bool = False
+) -> None:
     """Remove every trace of the workspace that a session's state folder keeps; other files there stay.
 
     Args:
@@ -34,13 +36,15 @@ async def discard(state_dir: Path, endpoint: Endpoint | None = None, *, image: s
         endpoint: used only for a volume, and where an ordinary user has to remove what the kernel made as root. None
             is the user's own engine.
         image: any image with `sh` and `rm`.
+        leave_volume: forget a copy that an engine holds; it stays there.
 
     Raises:
         OSError: the system refused.
         SandboxUnavailableError, SandboxStartError: the engine's help was needed and not to be had.
     """
     # First, for without the record nobody would know of it.
-    await _remove_volume(state_dir, endpoint)
+    if not leave_volume:
+        await _remove_volume(state_dir, endpoint)
     try:
         await anyio.to_thread.run_sync(remove_remains, state_dir)
     except LeftToRootError as left:
@@ -54,9 +58,15 @@ async def _remove_volume(state_dir: Path, endpoint: Endpoint | None) -> None:
         record = await anyio.to_thread.run_sync(Record.load, state_dir)
     except WorkspaceError:
         return  # there is none, or none that names a volume
-    if record.volume:
-        module = await anyio.to_thread.run_sync(registry.load, "sandboxes", "reap")
-        await module.remove_all(_engine(endpoint), state_dir.name)
+    if not record.volume:
+        return
+    module, asked = await anyio.to_thread.run_sync(registry.load, "sandboxes", "reap"), _engine(endpoint)
+    removed = await module.remove_all(asked, state_dir.name)
+    if f"volume {record.volume}" not in removed and record.engine not in ("", asked.url):
+        raise SandboxUnavailableError(
+            f"the copy of session {state_dir.name} is in the volume {record.volume} of the engine at {record.engine}, "
+            f"and this is {asked}: set DOCKER_HOST={record.engine}"
+        )
 
 
 def _engine(endpoint: Endpoint | None) -> Endpoint:

@@ -30,7 +30,7 @@ from sandbox_agent.sandboxes.endpoint import Endpoint, identify
 from sandbox_agent.sandboxes.spec import SandboxSpec
 from sandbox_agent.types import WORKSPACE_MOUNT, WorkspaceMount
 from sandbox_agent.workspaces.base import Owner
-from sandbox_agent.workspaces.folder import owner_of
+from sandbox_agent.workspaces.folder import owner_of, writable
 from sandbox_agent.workspaces.mounting import mounts_below
 from sandbox_agent.workspaces.opening import create
 from sandbox_agent.workspaces.overlay import MASKS, UPPER
@@ -103,6 +103,8 @@ async def place(wanted: str, host: Path, endpoint: Endpoint, image: str, *, fres
         return Placement(wanted, in_volume=not ability.sees_files)
     inside = await anyio.to_thread.run_sync(mounts_below, host)
     why = f"another file system is mounted at {inside[0]}" if inside else ability.no_overlay
+    if why is None and not writable(host):
+        why = "the folder is somebody else's, and not yours to write"  # in a copy all of it is the tools' own
     if not ability.sees_files:
         why = _UNSEEN
     return Placement("copy", not ability.sees_files, why) if why else Placement("overlay")

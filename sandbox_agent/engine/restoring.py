@@ -94,6 +94,7 @@ async def restore(
     touched = {act.path for act in made.acts} | (taker.snapshot.nodes.keys() - target.nodes.keys())
     # Nothing else is at work in there, so nothing else can have changed; a folder changes with what is in it.
     await taker.look_at(touched | {path.rpartition("/")[0] for path in touched})
+    target = _named(target, taker)
     strangers = await _to_owners(taker, diff(taker.snapshot, target))
     left = made.impossible + list(strangers)
     wrong = [delta.path for delta in diff(taker.snapshot, target) if delta.path not in left]
@@ -139,6 +140,18 @@ async def _to_owners(taker: Taker, deltas: Sequence[Delta]) -> dict[str, str]:
 
 def _id(number: int, own: int) -> int:
     return own if number == OWN else number
+
+
+def _named(target: Snapshot, taker: Taker) -> Snapshot:
+    """The target in the taker's words: content that turned out to be the base's, as of a file that was only touched
+    before a fork, has no name of its own.
+    """
+    same = {
+        path: node._replace(sha256=None)
+        for path, node in target.nodes.items()
+        if node.sha256 is not None and not node.lost and taker.bases.get(path) == node.sha256
+    }
+    return target.changed(same, ()) if same else target
 
 
 def _keeping(current: Snapshot, target: Snapshot, paths: Set[str]) -> Snapshot:

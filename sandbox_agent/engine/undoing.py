@@ -5,35 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import anyio
 
 from sandbox_agent.config import sessions_dir
-from sandbox_agent.engine.checkpoints import Checkpoints
-from sandbox_agent.engine.container import recorded_spec
 from sandbox_agent.engine.discarding import viewer
 from sandbox_agent.engine.forking import session_folder
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.open import reachable_engine
 from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past
 from sandbox_agent.engine.restoring import Reached
-from sandbox_agent.engine.stage import late_sandbox
-from sandbox_agent.events import ConversationRewound, Event, Notice, ToolResultsMessage, UserMessage
+from sandbox_agent.engine.standing import standing
+from sandbox_agent.events import ConversationRewound, ToolResultsMessage, UserMessage
 from sandbox_agent.prompts import prompt
-from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.tape import TapeWriter
-from sandbox_agent.workspaces.base import Workspace
 from sandbox_agent.workspaces.opening import reopen
 from sandbox_agent.workspaces.stored import end_at
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What the person said of the conversation, and where lines for them go."""
-
-    rewind: bool
-    tell: Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +54,8 @@ async def undo_session(wanted: str, to: int | None, *, rewind: bool, tell: Calla
         workspace = await anyio.to_thread.run_sync(partial(reopen, folder, view=view))
         tape = TapeWriter(folder / EVENTS_FILE)
         try:
-            reached = await _undo(folder, workspace, endpoint, tape, past, to, Told(rewind, tell))
+            async with standing(folder, workspace, endpoint, tape, past, tell) as checkpoints:
+                reached = await checkpoints.undo(to, rewind=rewind)
             _record(tape, past, reached, rewind=rewind)
             tape.sync()
         finally:
@@ -76,26 +64,6 @@ async def undo_session(wanted: str, to: int | None, *, rewind: bool, tell: Calla
     finally:
         lock.release()
     return Undone(folder.name, reached)
-
-
-async def _undo(
-    folder: Path, workspace: Workspace, endpoint: Endpoint, tape: TapeWriter, past: Past, to: int | None, told: Told
-) -> Reached:
-    sandbox = late_sandbox(recorded_spec(workspace, folder), endpoint, workspace)
-
-    def emit(event: Event) -> None:
-        tape.append(event)
-        if isinstance(event, Notice):
-            told.tell(event.text)
-
-    checkpoints = Checkpoints(sandbox, workspace, folder, emit=emit, last_seq=lambda: tape.last_seq)
-    try:
-        await sandbox.start()
-        await checkpoints.begin(after_seq=tape.last_seq, recorded=past.last_step)
-        return await checkpoints.undo(to, rewind=told.rewind)
-    finally:
-        await sandbox.close()
-        await anyio.to_thread.run_sync(workspace.release)
 
 
 def _record(tape: TapeWriter, past: Past, reached: Reached, *, rewind: bool) -> None:

@@ -20,6 +20,8 @@ from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.engine import Engine, reach
 from sandbox_agent.sandboxes.images import find_image
 from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, LABEL_VERSION, this_process
+from sandbox_agent.sandboxes.volumes import plain_volume
+from sandbox_agent.types import VolumeMount
 
 _PLACE = "/left"
 _PRIVATE = {"Propagation": "rprivate"}
@@ -53,19 +55,33 @@ async def empty_folder(endpoint: Endpoint, folder: Path, *, session_id: str, ima
         engine.close()
 
 
-async def give_volume(engine: Engine, image_id: str, mount: dict[str, Any], owner: str, labels: dict[str, str]) -> None:
-    """Give the top folder of a volume to somebody, "uid:gid"; `mount` is its entry in a create body.
+async def have_volume(engine: Engine, image_id: str, mount: VolumeMount, owner: str, labels: dict[str, str]) -> None:
+    """A volume for a workspace, its top folder given to somebody, "uid:gid"; one that is filled must be there already.
 
     Raises:
-        SandboxStartError: the engine refuses, or the image has no chown.
+        SandboxStartError: the engine refuses, or the image has no chown, or has not the volume that is filled.
     """
-    command = ["chown", owner, mount["Target"]]
+    if mount.filled:
+        await _find_volume(engine, mount.name)
+        return
+    entry = plain_volume(mount, labels)
+    command = ["chown", owner, entry["Target"]]
     try:
-        code = await run_to_end(engine, body_of(image_id, command, ["CHOWN"], mount, labels))
+        code = await run_to_end(engine, body_of(image_id, command, ["CHOWN"], entry, labels))
     except docker.errors.APIError as exc:
         raise SandboxStartError(f"the engine does not make the workspace's volume: {exc.explanation}") from exc
     if code != 0:
         raise SandboxStartError(f"the workspace's volume cannot be given to {owner} (exit code {code})")
+
+
+async def _find_volume(engine: Engine, name: str) -> None:
+    try:
+        await engine.ask(engine.control.inspect_volume, name)
+    except docker.errors.NotFound:
+        raise SandboxStartError(
+            f"the volume {name}, which holds the workspace, is not on the engine at {engine.endpoint}: it was removed "
+            "there, or the session began on another engine, which DOCKER_HOST must name"
+        ) from None
 
 
 async def run_to_end(engine: Engine, body: dict[str, Any]) -> int:

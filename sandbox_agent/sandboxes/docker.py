@@ -20,7 +20,7 @@ from sandbox_agent.sandboxes.base import (
     SandboxInfo,
     Stream,
 )
-from sandbox_agent.sandboxes.cleaner import give_volume
+from sandbox_agent.sandboxes.cleaner import have_volume
 from sandbox_agent.sandboxes.container import RunningContainer
 from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.engine import Engine, Streams, allowed_nofile, reach
@@ -34,7 +34,7 @@ from sandbox_agent.sandboxes.resident import Resident
 from sandbox_agent.sandboxes.runners import NoRunnerError, Runners
 from sandbox_agent.sandboxes.spec import APART_UID, SandboxSpec
 from sandbox_agent.sandboxes.toolbox import toolbox_for
-from sandbox_agent.sandboxes.volumes import overlay_name, plain_volume
+from sandbox_agent.sandboxes.volumes import overlay_name
 from sandbox_agent.types import OverlayMount, VolumeMount
 
 CLOSE_S = 20.0
@@ -219,8 +219,8 @@ class DockerSandbox:
         except OSError as exc:
             raise SandboxStartError(f"cannot write the sandbox's files to {self.spec.state_dir}: {exc}") from exc
         if isinstance(self.spec.workspace_source, VolumeMount):
-            owner, mount = f"{self.spec.uid}:{self.spec.gid}", plain_volume(self.spec.workspace_source, labels)
-            await give_volume(engine, image.id if toolbox is None else toolbox.base.id, mount, owner, labels)
+            owner, helper = f"{self.spec.uid}:{self.spec.gid}", image if toolbox is None else toolbox.base
+            await have_volume(engine, helper.id, self.spec.workspace_source, owner, labels)
         body = create_body(self.spec, image_id=image.id, etc=etc, labels=labels, nofile=nofile, volume=self._volume)
         if toolbox is not None:
             toolbox.put_in(body)

@@ -77,6 +77,18 @@ def owner_of(host: Path) -> Owner:
     return Owner(uid, gid or uid, (info.st_gid,) if os.geteuid() != 0 and shared else ())
 
 
+def writable(host: Path) -> bool:
+    """Whether we may make and remove files at the top of a folder."""
+    return os.access(host, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def access_notes(host: Path) -> tuple[str, ...]:
+    """Says when nothing can be applied in the end, because the folder is somebody else's."""
+    if writable(host):
+        return ()
+    return ("you cannot write to this folder: changes can be looked at and exported, but not applied",)
+
+
 def repository_notes(host: Path) -> tuple[str, ...]:
     """Says when git cannot work inside because the repository's data lies elsewhere. Nothing is followed or run."""
     with Tree(host) as tree, tree.at(".git") as place:

@@ -10,7 +10,7 @@ from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import View, Workspace
 from sandbox_agent.workspaces.bind import BindWorkspace
 from sandbox_agent.workspaces.copy import CopyWorkspace
-from sandbox_agent.workspaces.folder import owner_of, repository_notes, resolve
+from sandbox_agent.workspaces.folder import access_notes, owner_of, repository_notes, resolve
 from sandbox_agent.workspaces.masks import Masks
 from sandbox_agent.workspaces.overlay import OverlayWorkspace
 from sandbox_agent.workspaces.record import Record
@@ -18,7 +18,14 @@ from sandbox_agent.workspaces.volume import VolumeWorkspace
 
 
 def create(
-    mode: str, host: Path, state_dir: Path, *, masks: Sequence[str] = (), view: View | None = None, volume: str = ""
+    mode: str,
+    host: Path,
+    state_dir: Path,
+    *,
+    masks: Sequence[str] = (),
+    view: View | None = None,
+    volume: str = "",
+    engine: str = "",
 ) -> Workspace:
     """Check a folder and make its workspace; `prepare` fills it.
 
@@ -28,6 +35,7 @@ def create(
         state_dir: a folder of our own for this session only, outside `host`; made 0700 where it is missing.
         masks: gitignore patterns of what the session must not see.
         volume: for "copy": the volume that is to hold it, where the engine sees no folder of ours.
+        engine: that engine's address.
         view: how an ordinary user looks at an overlay; without it, `changes` and `apply` of one are for root only.
 
     Raises:
@@ -44,7 +52,8 @@ def create(
         )
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(state_dir, 0o700)
-    record, notes = Record.new(mode, real, owner_of(real), patterns.patterns, volume), repository_notes(real)
+    record = Record.new(mode, real, owner_of(real), patterns.patterns, volume, engine)
+    notes = (*access_notes(real), *repository_notes(real))
     if mode == "overlay":
         return OverlayWorkspace.make(record, state_dir.resolve(), notes, view)
     if mode == "bind":

@@ -17,13 +17,14 @@ from sandbox_agent.workspaces.overlay import upper_holds
 from sandbox_agent.workspaces.record import (
     COPY_NAME,
     KEPT_NAME,
+    LAST_STEP_NAME,
     LOWER_NAME,
     MANIFEST_NAME,
     OVERLAY_NAME,
     RECORD_NAME,
     LeftToRootError,
-    Record,
     remove_remains,
+    volume_of,
 )
 from sandbox_agent.workspaces.removal import MOVED_PREFIX
 from sandbox_agent.workspaces.review import compare
@@ -64,7 +65,7 @@ def reap_sessions(sessions_dir: Path, is_owner_alive: Callable[[Path], bool], *,
             if not drop_kept and _holds_changes(state_dir):
                 kept.append(state_dir.name)
                 continue
-            if _in_volume(state_dir):
+            if volume_of(state_dir):
                 left.append(state_dir)
                 continue
             remove_remains(state_dir)
@@ -74,13 +75,6 @@ def reap_sessions(sessions_dir: Path, is_owner_alive: Callable[[Path], bool], *,
         except OSError as error:
             failed.append(f"{state_dir.name}: {error}")
     return Reaped(tuple(removed), tuple(kept), tuple(failed), tuple(left))
-
-
-def _in_volume(state_dir: Path) -> bool:
-    try:
-        return bool(Record.load(state_dir).volume)
-    except WorkspaceError:
-        return False
 
 
 def _has_remains(state_dir: Path) -> bool:
@@ -102,16 +96,17 @@ def _holds_changes(state_dir: Path) -> bool:
         steps = Steps(state_dir / CHECKPOINTS_NAME).headers()
         if steps and steps[-1].restored is not None:
             return True  # what was undone is only there
-        if mode == "bind":
+        if mode == "bind" and (len(steps) > 1 or (state_dir / LAST_STEP_NAME).exists()):
             return len(steps) > 1  # so that the folder itself can be brought back
         if mode == "overlay":
             return upper_holds(state_dir)
-        if _in_volume(state_dir):
-            return bool(reopen(state_dir).changes())
-        manifest = Manifest.load(state_dir / MANIFEST_NAME)
-        with Tree(state_dir.resolve() / COPY_NAME, grant=True) as copy:
-            scan = TreeSource(copy).scan(manifest, Notes())
-            changed = bool(compare(manifest, scan) or git_notes(manifest, scan).commits)
+        if mode == "bind" or volume_of(state_dir):
+            changed = bool(reopen(state_dir).changes())
+        else:
+            manifest = Manifest.load(state_dir / MANIFEST_NAME)
+            with Tree(state_dir.resolve() / COPY_NAME, grant=True) as copy:
+                scan = TreeSource(copy).scan(manifest, Notes())
+                changed = bool(compare(manifest, scan) or git_notes(manifest, scan).commits)
     except (WorkspaceError, OSError):
         return True
     if changed:

@@ -36,7 +36,8 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`masks` are the patterns of the run. `volume` is the engine's volume that holds the copy, "" if a folder does.
+    """`masks` are the patterns of the run. `volume` is the engine's volume that holds the copy, "" if a folder does;
+    `engine` is that engine's address.
 
     `token` is part of the names of our temporary files in the person's folder: nobody inside can guess it.
     """
@@ -47,10 +48,13 @@ class Record:
     token: str
     masks: tuple[str, ...] = ()
     volume: str = ""
+    engine: str = ""
 
     @classmethod
-    def new(cls, mode: str, host: Path, owner: Owner, masks: tuple[str, ...], volume: str = "") -> Record:
-        return cls(mode, host, owner, secrets.token_hex(8), masks, volume)
+    def new(
+        cls, mode: str, host: Path, owner: Owner, masks: tuple[str, ...], volume: str = "", engine: str = ""
+    ) -> Record:
+        return cls(mode, host, owner, secrets.token_hex(8), masks, volume, engine)
 
     @property
     def temporary_prefix(self) -> str:
@@ -71,6 +75,7 @@ class Record:
             "token": self.token,
             "masks": list(self.masks),
             "volume": self.volume,
+            "engine": self.engine,
         }
         try:
             with open(os.open(state_dir / RECORD_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -93,11 +98,20 @@ class Record:
             host = Path(os.fsdecode(raw["host"].encode("utf-8", "surrogateescape")))
             uid, gid = raw["owner"]
             owner = Owner(uid, gid, tuple(raw.get("groups", ())))
-            return cls(raw["mode"], host, owner, raw["token"], tuple(raw["masks"]), raw.get("volume", ""))
+            held = {name: raw.get(name, "") for name in ("volume", "engine")}
+            return cls(raw["mode"], host, owner, raw["token"], tuple(raw["masks"]), **held)
         except FileNotFoundError as error:
             raise WorkspaceError(f"{state_dir}: keeps no workspace; it was applied, discarded or never made") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise WorkspaceError(f"{path}: cannot be used ({error}); remove the session") from error
+
+
+def volume_of(state_dir: Path) -> str:
+    """The engine's volume that holds a session's copy; "" if a folder does, or nothing can be read of it."""
+    try:
+        return Record.load(state_dir).volume
+    except WorkspaceError:
+        return ""
 
 
 def remove_remains(state_dir: Path) -> None:

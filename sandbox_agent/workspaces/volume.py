@@ -19,7 +19,7 @@ from sandbox_agent.workspaces.manifest import Entry, Manifest, in_git
 from sandbox_agent.workspaces.masks import Masks
 from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.packing import pack
-from sandbox_agent.workspaces.record import MANIFEST_NAME, Record
+from sandbox_agent.workspaces.record import LAST_STEP_NAME, MANIFEST_NAME, Record
 from sandbox_agent.workspaces.source import ContentError, Scan, Source
 from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Steps
 from sandbox_agent.workspaces.stored import StoredSource
@@ -39,12 +39,18 @@ class VolumeWorkspace(CopyWorkspace):
     @property
     def mount(self) -> VolumeMount:
         """See `Workspace.mount`."""
-        return VolumeMount(self._record.volume)
+        return VolumeMount(self._record.volume, filled=self.filled)
 
     @property
     def filled(self) -> bool:
         """Whether the volume holds the copy, complete."""
         return self._manifest_path.exists()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether tools may have changed the copy after the last checkpoint that is known here."""
+        began = bool(Steps(self._state_dir / CHECKPOINTS_NAME).headers())
+        return began and not (self._state_dir / LAST_STEP_NAME).exists()
 
     @property
     def _manifest_path(self) -> Path:
@@ -85,7 +91,7 @@ class VolumeWorkspace(CopyWorkspace):
         source = StoredSource.of(self._state_dir)
         if source is not None:
             yield source
-        elif not Steps(self._state_dir / CHECKPOINTS_NAME).headers():
+        elif not self.interrupted:
             yield _AsFilled()  # no tool writes before the first checkpoint
         else:
             raise WorkspaceError(

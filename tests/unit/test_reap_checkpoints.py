@@ -12,6 +12,7 @@ from sandbox_agent.workspaces.opening import create
 from sandbox_agent.workspaces.reap import reap_sessions
 from sandbox_agent.workspaces.snapshot import Node
 from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Step, Steps
+from sandbox_agent.workspaces.stored import end_at
 
 
 def session(tmp_path: Path, mode: str, *restored: int | None) -> Steps:
@@ -55,4 +56,16 @@ def test_a_bound_folders_steps_stay_if_there_are_any(
 ) -> None:
     """They are the only way back."""
     session(tmp_path, "bind", *restored)
+    assert reaped(tmp_path) == removed
+
+
+@pytest.mark.parametrize(("ended", "removed"), [(False, ()), (True, ("one",))], ids=["killed", "ended"])
+def test_a_bound_folder_that_a_killed_session_changed_can_still_be_brought_back(
+    tmp_path: Path, ended: bool, removed: tuple[str, ...]
+) -> None:
+    """No step has the change yet, but the first one has what was there before; one that ended had its last look."""
+    session(tmp_path, "bind")
+    (tmp_path / "host/f").write_text("changed")
+    if ended:
+        end_at(tmp_path / "sessions/one", 0)
     assert reaped(tmp_path) == removed
