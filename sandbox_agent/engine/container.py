@@ -10,13 +10,16 @@ from pathlib import Path
 
 from sandbox_agent.engine.past import EVENTS_FILE
 from sandbox_agent.events import SessionStarted
-from sandbox_agent.policy.policy import Policy, SandboxSettings
+from sandbox_agent.policy.policy import SANDBOX_KEYS, Policy, SandboxSettings
 from sandbox_agent.sandboxes.spec import SandboxSpec
 from sandbox_agent.tape import read_tape
 from sandbox_agent.types import JsonObject, VolumeMount
 from sandbox_agent.workspaces.base import Workspace
 
-_KEYS = {"runtime": "runtime", "memory_bytes": "memory", "cpus": "cpus", "pids": "pids"}
+_ELSEWHERE = ("image", "network", "masks", "disk")
+"""Keys that the record has in a place of its own, or that are the workspace's matter."""
+
+_KEYS = {field: key for key, field in SANDBOX_KEYS.items() if key not in _ELSEWHERE}
 """Field of the settings to key of the policy file, for what the record has besides the image."""
 
 
@@ -61,10 +64,7 @@ def spec_of(workspace: Workspace, folder: Path, settings: SandboxSettings) -> Sa
         groups=workspace.owner.groups,
         session_id=folder.name,
         state_dir=None if isinstance(workspace.mount, VolumeMount) else str(folder),
-        runtime=settings.runtime,
-        memory_bytes=settings.memory_bytes,
-        cpus=settings.cpus,
-        pids=settings.pids,
+        **{name: getattr(settings, name) for name in _KEYS},
     )
 
 

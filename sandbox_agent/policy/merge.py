@@ -14,13 +14,14 @@ from sandbox_agent.errors import PolicyError
 from sandbox_agent.policy.hooks import Hook
 from sandbox_agent.policy.layers import Layer, Setting, covers
 from sandbox_agent.policy.modes import looseness, stricter
-from sandbox_agent.policy.policy import Policy, SandboxSettings
+from sandbox_agent.policy.policy import SANDBOX_KEYS, Policy, SandboxSettings
 from sandbox_agent.policy.rules import Rule, RuleSet
 from sandbox_agent.policy.schema import LimitsSection, PolicyFile, SandboxSection
 from sandbox_agent.types import Limits, Mode, Verdict
 
-_CAPPED = frozenset({"sandbox.memory", "sandbox.cpus", "sandbox.pids", "sandbox.disk", "limits.turns", "limits.wall_s"})
-_BYTES = frozenset({"sandbox.memory", "sandbox.disk"})
+_BYTES = frozenset(f"sandbox.{key}" for key in ("memory", "disk", "fsize", "tmp", "home", "shm"))
+_COUNTS = frozenset(f"sandbox.{key}" for key in ("cpus", "pids", "nofile", "tmp_files", "home_files"))
+_CAPPED = _BYTES | _COUNTS | {"limits.turns", "limits.wall_s"}
 _UNITS = (("GiB", 1024**3), ("MiB", 1024**2))
 
 
@@ -180,6 +181,8 @@ def is_looser(key: str, offered: Any, held: Any) -> bool:
         return bool(offered == "allow" and held != "allow")
     if key == "sandbox.masks":
         return not set(held) <= set(offered)
+    if key == "sandbox.seccomp":
+        return bool(offered == "debug" and held != "debug")
     return bool(offered != held)
 
 
@@ -196,16 +199,8 @@ def with_denied_masked(policy: Policy) -> Policy:
 
 
 def _sandbox(values: Mapping[str, Any]) -> SandboxSettings:
-    return SandboxSettings(
-        image=values["sandbox.image"],
-        runtime=values["sandbox.runtime"],
-        network=values["sandbox.network"],
-        memory_bytes=values["sandbox.memory"],
-        cpus=values["sandbox.cpus"],
-        pids=values["sandbox.pids"],
-        disk_bytes=values["sandbox.disk"],
-        masks=tuple(values["sandbox.masks"]),
-    )
+    given = {field: values[f"sandbox.{key}"] for key, field in SANDBOX_KEYS.items()}
+    return SandboxSettings(**given | {"masks": tuple(given["masks"])})
 
 
 def _defaults() -> dict[str, Any]:

@@ -7,7 +7,7 @@ start; no decision changes them.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -67,6 +67,35 @@ class SandboxSettings:
     pids: int = 512
     disk_bytes: int = 4096 * MIB
     masks: tuple[str, ...] = DEFAULT_MASKS
+    seccomp: str = "default"
+    nofile: int = 4096
+    fsize_bytes: int = 4096 * MIB
+    tmp_bytes: int = 1024 * MIB
+    tmp_files: int = 200_000
+    home_bytes: int = 512 * MIB
+    home_files: int = 100_000
+    shm_bytes: int = 64 * MIB
+
+
+SANDBOX_KEYS: Mapping[str, str] = {
+    "image": "image",
+    "runtime": "runtime",
+    "seccomp": "seccomp",
+    "network": "network",
+    "memory": "memory_bytes",
+    "cpus": "cpus",
+    "pids": "pids",
+    "nofile": "nofile",
+    "fsize": "fsize_bytes",
+    "disk": "disk_bytes",
+    "tmp": "tmp_bytes",
+    "tmp_files": "tmp_files",
+    "home": "home_bytes",
+    "home_files": "home_files",
+    "shm": "shm_bytes",
+    "masks": "masks",
+}
+"""Key below `sandbox` in a policy file, to the field of `SandboxSettings`; in the order that people are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,22 +204,13 @@ class Policy:
 
     def describe(self) -> JsonObject:
         """What applies, for people and for the record: JSON-ready."""
-        box = self.sandbox
+        sandbox = {field: getattr(self.sandbox, field) for field in SANDBOX_KEYS.values()}
         return {
             "name": self.name,
             "location": self.location,
             "mode": str(self.mode),
             "rules": {kind: [rule.text for rule in getattr(self.rules, kind)] for kind in ("deny", "ask", "allow")},
-            "sandbox": {
-                "image": box.image,
-                "runtime": box.runtime,
-                "network": box.network,
-                "memory_bytes": box.memory_bytes,
-                "cpus": box.cpus,
-                "pids": box.pids,
-                "disk_bytes": box.disk_bytes,
-                "masks": list(box.masks),
-            },
+            "sandbox": sandbox | {"masks": list(self.sandbox.masks)},
             "limits": {"turns": self.limits.turns, "wall_s": self.limits.wall_s},
             "sources": dict(self.sources),
             "locks": dict(self.locks),

@@ -141,6 +141,8 @@ class SandboxSection(_Section):
     """`base`, or any image by name, digest or ID that the engine has."""
     runtime: str = Field(default="runc", min_length=1)
     """`runc`, or another runtime the engine has, such as `runsc` (gVisor)."""
+    seccomp: Literal["default", "debug"] = "default"
+    """Which system calls there are; `debug` lets gdb and strace work."""
     network: Literal["none"] = "none"
     """Only "none" in this version."""
     allow_hosts: list[str] | None = None
@@ -151,8 +153,22 @@ class SandboxSection(_Section):
     """Processors; fractions are fine."""
     pids: int = Field(default=512, ge=16, le=1_000_000)
     """Processes and threads at once."""
+    nofile: int = Field(default=4096, ge=64, le=1_000_000)
+    """Open files of one process."""
+    fsize: Size = parse_size("4GiB")
+    """The largest file a process may write."""
     disk: Size = parse_size("4GiB")
     """Room in the workspace."""
+    tmp: Size = parse_size("1GiB")
+    """Size of /tmp; it is memory, and never more than half of that."""
+    tmp_files: int = Field(default=200_000, ge=100, le=100_000_000)
+    """Files and folders in /tmp."""
+    home: Size = parse_size("512MiB")
+    """Size of the home folder; it is memory, and never more than a quarter of that."""
+    home_files: int = Field(default=100_000, ge=100, le=100_000_000)
+    """Files and folders in the home folder."""
+    shm: Size = parse_size("64MiB")
+    """Size of /dev/shm, shared memory; it is memory."""
     masks: list[str] = list(DEFAULT_MASKS)
     """Files of the workspace that read as empty, gitignore syntax."""
 

@@ -200,7 +200,7 @@ class DockerSandbox:
 
     async def _create(self, engine: Engine, image: Image) -> None:
         """Create and start; once more without the limit on descriptors where the engine may not set that."""
-        nofile = await anyio.to_thread.run_sync(allowed_nofile, self.endpoint)
+        nofile = await anyio.to_thread.run_sync(allowed_nofile, self.endpoint, self.spec.nofile)
         try:
             await self._create_once(engine, image, nofile)
         except docker.errors.APIError as exc:
@@ -256,10 +256,9 @@ class DockerSandbox:
 
     def _info(self, image: Image, transport: str, about: str) -> SandboxInfo:
         spec = self.spec
-        seccomp = "default" if spec.seccomp is None else "strict"
         isolation = (
-            f"{spec.runtime or 'default runtime'}, seccomp {seccomp}, no capabilities, read-only root, no network, "
-            f"uid {spec.uid}"
+            f"{spec.runtime or 'default runtime'}, seccomp {spec.seccomp}, no capabilities, read-only root, "
+            f"no network, uid {spec.uid}"
         )
         details = {"endpoint": str(self.endpoint), "image_id": image.id, "transport": about, "reaped": self._reaped}
         return SandboxInfo(self._container_id or "", image.name, isolation, transport, spec.uid, spec.gid, details)

@@ -22,7 +22,6 @@ import requests.exceptions
 
 from sandbox_agent.errors import SandboxUnavailableError
 from sandbox_agent.sandboxes.endpoint import PING_S, Endpoint, connect, ping
-from sandbox_agent.sandboxes.hardening import NOFILE
 
 T = TypeVar("T")
 
@@ -108,14 +107,14 @@ async def reach(endpoint: Endpoint) -> Engine:
     return await anyio.to_thread.run_sync(Engine, endpoint, version)
 
 
-def allowed_nofile(endpoint: Endpoint) -> int:
-    """How many descriptors the engine may grant: `NOFILE`, or less where its own hard limit is below that.
+def allowed_nofile(endpoint: Endpoint, wanted: int) -> int:
+    """How many descriptors the engine may grant a process: what is wanted, or less if its own hard limit is below.
 
     The process at the other end of a local socket is the engine itself (or the init that listens for it, whose
     limits say nothing: then the start is refused, and tried again without this limit).
     """
     if not endpoint.url.startswith("unix://"):
-        return NOFILE
+        return wanted
     try:
         with connect(endpoint, PING_S) as channel:
             peer = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -123,6 +122,6 @@ def allowed_nofile(endpoint: Endpoint) -> int:
         with open(f"/proc/{pid}/limits", encoding="ascii") as file:
             line = next(line for line in file if line.startswith("Max open files"))
     except (OSError, StopIteration):
-        return NOFILE
+        return wanted
     hard = line.split()[-2]
-    return NOFILE if os.path.basename(hard) == "unlimited" else min(NOFILE, int(hard))
+    return wanted if os.path.basename(hard) == "unlimited" else min(wanted, int(hard))

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sandbox_agent.sandboxes.seccomp.profile import profile_text
 from sandbox_agent.sandboxes.spec import APART_UID, HOME, MAIN_UID, MEMLOCK_BYTES, SMALL_TMPFS, USER, SandboxSpec
 from sandbox_agent.sandboxes.volumes import overlay_volume, plain_volume
 from sandbox_agent.types import WORKSPACE_MOUNT, OverlayMount, VolumeMount, WorkspaceMount
 
-NOFILE = 65_536
+HOSTNAME = "sandbox"
 
 ENV: Mapping[str, str] = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -73,6 +74,7 @@ class EtcFiles:
     passwd: str
     group: str
     resolv_conf: str
+    hosts: str
 
 
 def write_etc_files(spec: SandboxSpec) -> EtcFiles | None:
@@ -98,6 +100,8 @@ def write_etc_files(spec: SandboxSpec) -> EtcFiles | None:
         "group": f"root:x:0:\n{USER}:x:{spec.gid}:\nsandbox:x:{MAIN_UID}:\nnogroup:x:65534:\n",
         # Without one of ours the engine copies the host's in, which names its resolvers and search domains.
         "resolv.conf": "# This sandbox has no network.\n",
+        # Programs look up their own host's name; a sandbox without a network has no second address to give.
+        "hosts": f"127.0.0.1 localhost {HOSTNAME}\n",
     }
     for name, text in texts.items():
         path = folder / name
@@ -122,7 +126,7 @@ def create_body(
         "Entrypoint": [],
         "Cmd": ["sleep", str(spec.lifetime_s)],
         "Healthcheck": {"Test": ["NONE"]},
-        "Hostname": "sandbox",
+        "Hostname": HOSTNAME,
         "WorkingDir": WORKSPACE_MOUNT,
         "Env": [f"{name}={value}" for name, value in ENV.items()],
         "StopTimeout": 1,
@@ -148,7 +152,7 @@ def _host_config(spec: SandboxSpec, nofile: int | None) -> dict[str, Any]:
         "NetworkMode": spec.network,
         "IpcMode": "private",
         "CgroupnsMode": "private",
-        "ShmSize": 64 * 1024 * 1024,
+        "ShmSize": spec.shm_bytes,
         "Tmpfs": _tmpfs(spec),
         "PidsLimit": spec.pids,
         "Memory": spec.memory_bytes,
@@ -166,18 +170,18 @@ def _host_config(spec: SandboxSpec, nofile: int | None) -> dict[str, Any]:
 
 
 def _security_options(spec: SandboxSpec) -> list[str]:
-    options = ["no-new-privileges:true"]
-    if spec.seccomp is not None:
-        options.append(f"seccomp={spec.seccomp}")
-    return options
+    return ["no-new-privileges:true", f"seccomp={profile_text(spec.seccomp)}"]
 
 
 def _tmpfs(spec: SandboxSpec) -> dict[str, str]:
     # The mode of a folder that the image has wins over one given here (seen with runc 1.1).
     common = "rw,nosuid,nodev"
+    # More than the memory that they take would end in a kill instead of "No space left on device".
+    tmp, home = min(spec.tmp_bytes, spec.memory_bytes // 2), min(spec.home_bytes, spec.memory_bytes // 4)
+    owner = f"uid={spec.uid},gid={spec.gid}"
     mounts = {
-        "/tmp": f"{common},exec,size={spec.tmp_bytes},nr_inodes=200000,mode=1777",
-        HOME: f"{common},exec,size={spec.home_bytes},nr_inodes=100000,uid={spec.uid},gid={spec.gid},mode=700",
+        "/tmp": f"{common},exec,size={tmp},nr_inodes={spec.tmp_files},mode=1777",
+        HOME: f"{common},exec,size={home},nr_inodes={spec.home_files},{owner},mode=700",
     }
     for path, size in SMALL_TMPFS.items():
         mounts[path] = f"{common},noexec,size={size},nr_inodes=5000"
@@ -195,7 +199,12 @@ def _ulimits(spec: SandboxSpec, nofile: int | None) -> list[dict[str, Any]]:
 def _mounts(spec: SandboxSpec, etc: EtcFiles | None, labels: Mapping[str, str], volume: str) -> list[dict[str, Any]]:
     small = {}
     if etc is not None:
-        small = {"/etc/passwd": etc.passwd, "/etc/group": etc.group, "/etc/resolv.conf": etc.resolv_conf}
+        small = {
+            "/etc/passwd": etc.passwd,
+            "/etc/group": etc.group,
+            "/etc/resolv.conf": etc.resolv_conf,
+            "/etc/hosts": etc.hosts,
+        }
     return [
         _workspace(spec.workspace_source, labels, volume),
         *(_bind(source, target, read_only=True) for target, source in small.items()),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sandbox_agent.sandboxes.base import KIB, MIB
+from sandbox_agent.sandboxes.seccomp.profile import PROFILES, SeccompProfile
 from sandbox_agent.types import OverlayMount, WorkspaceMount
 
 GIB = 1024 * MIB
@@ -37,10 +38,13 @@ class SandboxSpec:
         network: "none" is the only one so far.
         memory_bytes: swap included; tmpfs counts.
         cpus, pids: limits of the whole container.
-        tmp_bytes, home_bytes: size of /tmp and of the home folder, both in memory.
+        tmp_bytes, home_bytes: size of /tmp and of the home folder, both in memory: at most a half and a quarter of it.
+        tmp_files, home_files: how many files and folders they hold.
+        shm_bytes: size of /dev/shm.
+        nofile: descriptors of one process.
         fsize_bytes: the largest file a process may write.
         runtime: None is the engine's default.
-        seccomp: None is the engine's own profile, else the JSON text of one.
+        seccomp: which of our profiles; "debug" lets a process trace another.
         masks: container paths that read as an empty device, see security.md 3.9.
         lifetime_s: after it the container ends by itself, whoever forgot it.
         transport: "exec" forces one Docker exec per call, for tests and for broken images.
@@ -57,10 +61,14 @@ class SandboxSpec:
     cpus: float = 2.0
     pids: int = 512
     tmp_bytes: int = GIB
+    tmp_files: int = 200_000
     home_bytes: int = 512 * MIB
+    home_files: int = 100_000
+    shm_bytes: int = 64 * MIB
+    nofile: int = 4096
     fsize_bytes: int = 4 * GIB
     runtime: str | None = None
-    seccomp: str | None = None
+    seccomp: SeccompProfile = "default"
     masks: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     lifetime_s: int = 7 * 24 * 3600
@@ -76,10 +84,16 @@ class SandboxSpec:
             raise ValueError("workspace_source and state_dir are absolute paths")
         if self.network != "none":
             raise ValueError(f"network {self.network!r} is not supported")
-        if min(self.memory_bytes, self.pids, self.tmp_bytes, self.home_bytes, self.lifetime_s) <= 0 or self.cpus <= 0:
-            raise ValueError("limits are positive")
+        if self.seccomp not in PROFILES:
+            raise ValueError(f"seccomp {self.seccomp!r} is not one of {', '.join(PROFILES)}")
+        self._check_limits()
         if not all(mask.startswith("/") for mask in self.masks):
             raise ValueError("masks are absolute container paths")
+
+    def _check_limits(self) -> None:
+        room = (self.tmp_bytes, self.tmp_files, self.home_bytes, self.home_files, self.shm_bytes, self.fsize_bytes)
+        if min(self.memory_bytes, self.pids, self.nofile, self.lifetime_s, *room) <= 0 or self.cpus <= 0:
+            raise ValueError("limits are positive")
 
 
 SMALL_TMPFS = {"/var/tmp": 64 * MIB, "/run": 8 * MIB}

@@ -27,9 +27,9 @@ async def box(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ToolBox
 
 async def test_mode_owner_and_hard_link_stay_through_edit_and_write(box: ToolBox) -> None:
     """An executable with two names in a set-gid folder stays all that."""
-    await box.make(
-        "mkdir d; chmod 2775 d; printf '#!/bin/sh\necho one\n' > d/run.sh; chmod 755 d/run.sh; ln d/run.sh d/run2.sh"
-    )
+    await box.make("mkdir d")
+    os.chmod(box.workspace / "d", 0o2775)
+    await box.make("printf '#!/bin/sh\necho one\n' > d/run.sh; chmod 755 d/run.sh; ln d/run.sh d/run2.sh")
     ctx = box.fresh()
     before = os.stat(box.workspace / "d/run.sh")
     await said(READ, ctx, file_path="d/run.sh")

@@ -123,7 +123,9 @@ async def test_dev_20_an_edit_without_a_look_is_refused(desk: Desk) -> None:
 @pytest.mark.parametrize("mode", [0o755, 0o644, 0o600, 0o775, 0o711, 0o444])
 async def test_dev_21_mode_owner_and_other_names_stay(desk: Desk, mode: int) -> None:
     """Through an edit and a write, in a folder with set-gid, with a second name for the file."""
-    await desk.make("rm -rf tools; mkdir tools; chmod 2775 tools; printf 'echo one\\necho end\\n' > tools/run.sh")
+    await desk.make("rm -rf tools; mkdir tools")
+    os.chmod(desk.workspace / "tools", 0o2775)
+    await desk.make("printf 'echo one\\necho end\\n' > tools/run.sh")
     path, other = desk.workspace / "tools/run.sh", desk.workspace / "tools/run2.sh"
     os.link(path, other)
     os.chmod(path, mode)

@@ -14,7 +14,7 @@ from sandbox_agent.policy.hooks import Hook, HookEvent
 from sandbox_agent.policy.layers import CommandLine
 from sandbox_agent.policy.load import check_outside_workspace, run_policy
 from sandbox_agent.policy.merge import shown
-from sandbox_agent.policy.policy import Policy
+from sandbox_agent.policy.policy import SANDBOX_KEYS, Policy
 from sandbox_agent.policy.rules import Rule
 from sandbox_agent.types import Mode
 
@@ -61,19 +61,12 @@ def COMMAND(
 
 def _settings(policy: Policy) -> list[tuple[str, Any]]:
     """Dotted keys and values, in the order of the file."""
-    box = policy.sandbox
+    box = {f"sandbox.{key}": getattr(policy.sandbox, field) for key, field in SANDBOX_KEYS.items()}
     return [
         ("mode", policy.mode.value),
         ("read_only_commands", "allow" if policy.rules.read_only_commands else "ask"),
         ("saved_rules", "apply" if policy.saved_rules else "ignore"),
-        ("sandbox.image", box.image),
-        ("sandbox.runtime", box.runtime),
-        ("sandbox.network", box.network),
-        ("sandbox.memory", box.memory_bytes),
-        ("sandbox.cpus", box.cpus),
-        ("sandbox.pids", box.pids),
-        ("sandbox.disk", box.disk_bytes),
-        ("sandbox.masks", list(box.masks)),
+        *(box | {"sandbox.masks": list(policy.sandbox.masks)}).items(),
         ("limits.turns", policy.limits.turns),
         ("limits.wall_s", policy.limits.wall_s),
     ]
