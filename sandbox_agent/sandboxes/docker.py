@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -24,6 +24,7 @@ from sandbox_agent.sandboxes.cleaner import have_volume
 from sandbox_agent.sandboxes.container import RunningContainer
 from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.engine import Engine, Streams, allowed_nofile, reach
+from sandbox_agent.sandboxes.exec_stream import ExecStream
 from sandbox_agent.sandboxes.hardening import create_body, write_etc_files
 from sandbox_agent.sandboxes.images import Image, find_image
 from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, LABEL_VERSION, is_dead, this_process
@@ -32,7 +33,7 @@ from sandbox_agent.sandboxes.perexec import PerExec
 from sandbox_agent.sandboxes.reap import reap_dead
 from sandbox_agent.sandboxes.resident import Resident
 from sandbox_agent.sandboxes.runners import NoRunnerError, Runners
-from sandbox_agent.sandboxes.spec import APART_UID, SandboxSpec
+from sandbox_agent.sandboxes.spec import APART_UID, MAIN_UID, SandboxSpec
 from sandbox_agent.sandboxes.toolbox import toolbox_for
 from sandbox_agent.sandboxes.volumes import overlay_name
 from sandbox_agent.types import OverlayMount, VolumeMount
@@ -56,6 +57,7 @@ class DockerSandbox:
         self._volume = overlay_name(spec.session_id) if isinstance(spec.workspace_source, OverlayMount) else ""
         self._verbs: Resident | PerExec | None = None
         self._apart: Apart | None = None
+        self._as_user: Callable[[str], RunningContainer]
         self._reaped = ""
         self._closed = False
         self._closing = anyio.Lock()
@@ -79,14 +81,10 @@ class DockerSandbox:
         except* (SandboxStartError, SandboxUnavailableError) as group_error:
             raise group_error.exceptions[0] from None
         streams = self._streams = engine.streams()
-        user = f"{self.spec.uid}:{self.spec.gid}"
-        container = RunningContainer(engine, streams, self._container_id or "", user, self.spec.pids)
+        self._as_user = lambda user: RunningContainer(engine, streams, self._container_id or "", user, self.spec.pids)
+        container = self._as_user(f"{self.spec.uid}:{self.spec.gid}")
         transport, about = await self._open_transport(container)
-        other = f"{APART_UID}:{self.spec.gid}"
-        self._apart = Apart(
-            lambda: RunningContainer(engine, streams, container.id, other, self.spec.pids),
-            resident=transport == "runner",
-        )
+        self._apart = Apart(lambda: self._as_user(f"{APART_UID}:{self.spec.gid}"), resident=transport == "runner")
         return self._info(image, transport, about)
 
     async def end_all(self, *, spare: Stream | None = None) -> None:
@@ -98,6 +96,11 @@ class DockerSandbox:
         self._transport()
         if self._engine is not None and self._container_id is not None:
             await give_back(self._engine, self._container_id, owners, self._labels())
+
+    async def open_as_main(self, argv: Sequence[str]) -> ExecStream:
+        """Start a program of ours as the container's main user, which the tools can neither end nor trace."""
+        self._transport()
+        return await self._as_user(f"{MAIN_UID}:{MAIN_UID}").open_program(argv)
 
     async def close(self) -> None:
         """See `Sandbox.close`."""
@@ -258,7 +261,7 @@ class DockerSandbox:
         spec = self.spec
         isolation = (
             f"{spec.runtime or 'default runtime'}, seccomp {spec.seccomp}, no capabilities, read-only root, "
-            f"no network, uid {spec.uid}"
+            f"{'network by the gate only' if spec.egress_env else 'no network'}, uid {spec.uid}"
         )
         details = {"endpoint": str(self.endpoint), "image_id": image.id, "transport": about, "reaped": self._reaped}
         return SandboxInfo(self._container_id or "", image.name, isolation, transport, spec.uid, spec.gid, details)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sandbox_agent.sandboxes.egress.forwarder import FOLDER as FORWARDER_FOLDER
 from sandbox_agent.sandboxes.seccomp.profile import profile_text
 from sandbox_agent.sandboxes.spec import APART_UID, HOME, MAIN_UID, MEMLOCK_BYTES, SMALL_TMPFS, USER, SandboxSpec
 from sandbox_agent.sandboxes.volumes import overlay_volume, plain_volume
@@ -128,7 +129,7 @@ def create_body(
         "Healthcheck": {"Test": ["NONE"]},
         "Hostname": HOSTNAME,
         "WorkingDir": WORKSPACE_MOUNT,
-        "Env": [f"{name}={value}" for name, value in ENV.items()],
+        "Env": [f"{name}={value}" for name, value in {**ENV, **spec.egress_env}.items()],
         "StopTimeout": 1,
         "Tty": False,
         "OpenStdin": False,
@@ -185,6 +186,8 @@ def _tmpfs(spec: SandboxSpec) -> dict[str, str]:
     }
     for path, size in SMALL_TMPFS.items():
         mounts[path] = f"{common},noexec,size={size},nr_inodes=5000"
+    if spec.egress_env:
+        mounts[FORWARDER_FOLDER] = f"{common},noexec,size=8m,nr_inodes=16,uid={MAIN_UID},gid={MAIN_UID},mode=755"
     return mounts
 
 

@@ -45,6 +45,7 @@ class SandboxSpec:
         fsize_bytes: the largest file a process may write.
         runtime: None is the engine's default.
         seccomp: which of our profiles; "debug" lets a process trace another.
+        egress_env: tells the tools' clients of the way out, see `egress.outlet`; empty where there is none.
         masks: container paths that read as an empty device, see security.md 3.9.
         lifetime_s: after it the container ends by itself, whoever forgot it.
         transport: "exec" forces one Docker exec per call, for tests and for broken images.
@@ -69,6 +70,7 @@ class SandboxSpec:
     fsize_bytes: int = 4 * GIB
     runtime: str | None = None
     seccomp: SeccompProfile = "default"
+    egress_env: Mapping[str, str] = field(default_factory=dict)
     masks: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     lifetime_s: int = 7 * 24 * 3600
