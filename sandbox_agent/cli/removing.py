@@ -12,8 +12,8 @@ import click
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.discarding import discard
 from sandbox_agent.engine.lock import SessionLock, in_use
-from sandbox_agent.engine.past import EVENTS_FILE, find_session, session_ids
-from sandbox_agent.errors import ConfigError, SandboxUnavailableError, WorkspaceError
+from sandbox_agent.engine.past import EVENTS_FILE, folder_of, session_ids
+from sandbox_agent.errors import ConfigError, RecordError, SandboxUnavailableError, WorkspaceError
 from sandbox_agent.events import ChangesApplied, ReviewReady
 from sandbox_agent.frontends.printer import Printer, make_console
 from sandbox_agent.frontends.sanitise import sanitise
@@ -47,7 +47,7 @@ def remove(session_ids_given: tuple[str, ...], all_applied: bool, abandon: bool,
             name for name in session_ids(sessions) if not in_use(sessions / name) and not waiting(sessions / name)
         ]
     else:
-        wanted = list(dict.fromkeys(find_session(sessions, name) for name in session_ids_given))
+        wanted = list(dict.fromkeys(folder_of(sessions, name).name for name in session_ids_given))
     for name in wanted:
         _remove(sessions, name, abandon=abandon, yes=yes)
     if not wanted:
@@ -65,7 +65,11 @@ def waiting(folder: Path) -> str | None:
     except WorkspaceError:
         return "a copy that cannot be read"
     paths: tuple[str, ...] | None = None
-    for entry in read_tape(folder / EVENTS_FILE).entries:
+    try:
+        entries = read_tape(folder / EVENTS_FILE).entries
+    except RecordError:
+        return "a record that cannot be read"
+    for entry in entries:
         match entry.event:
             case ReviewReady(changes=changes):
                 paths = tuple(str(change["path"]) for change in changes)

@@ -76,7 +76,8 @@ def folder_of(sessions: Path, wanted: str) -> Path:
     Raises:
         ConfigError: there is no such folder.
     """
-    names = sorted(p.name for p in sessions.iterdir() if _ID.match(p.name)) if sessions.is_dir() else []
+    there = sessions.iterdir() if sessions.is_dir() else ()
+    names = sorted(p.name for p in there if _ID.match(p.name) and p.is_dir() and not p.is_symlink())
     session_id = names[-1] if wanted == "last" and names else wanted
     if session_id not in names:
         raise ConfigError(f"there is no session {wanted!r}; `sandbox-agent sessions list` shows those there are")

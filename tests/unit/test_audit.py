@@ -271,6 +271,8 @@ def test_whatever_lies_in_its_place_is_one_clear_end(record: Path, place: str) -
     assert out or len(err.splitlines()) == 1
     assert document()["ok"] is False
     assert call("sessions", "list").code == 0
+    assert call("sessions", "rm", "-y", ID).code == 0
+    assert not record.parent.exists()
 
 
 def test_a_record_of_a_later_version_says_so(record: Path) -> None:
