@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from sandbox_agent.policy.calls import access_is_protected, may_be_edited_unasked
 from sandbox_agent.policy.paths import PathPattern, in_workspace
@@ -24,12 +25,13 @@ from sandbox_agent.policy.shell.analyse import (
     starts_anyhow,
 )
 from sandbox_agent.policy.shell.facts import subcommand_index, with_facts
-from sandbox_agent.policy.shell.model import ANY_WORD, SimpleCommand, Word, WordKind
+from sandbox_agent.policy.shell.model import ANY_WORD, Hazard, SimpleCommand, Word, WordKind
 from sandbox_agent.policy.shell.tables import tables
 from sandbox_agent.policy.shell.wrappers import file_command
 from sandbox_agent.types import WORKSPACE_MOUNT, Mode, PathAccess, PermissionRequest
 
 _MAX_SHOWN_CHARS = 120
+_MAX_DOUBTED_WORDS = 30
 # Links of a process: they lead where it is, or to what it has open, whatever rules say about names.
 _PROCESS_LINK = re.compile(r"/+(?:proc/[^/]+/(?:task/[^/]+/)?(?:cwd|root|fd)|dev/fd)(?:/|\Z)")
 
@@ -94,12 +96,29 @@ def cover(case: Case, part: SimpleCommand) -> Covered | Uncovered:
     if part.transparent:
         hazard = part.hazards[0].why if part.hazards else None
         return Uncovered(part.source, hazard) if hazard else Covered("what it runs decides")
+    part = replace(part, hazards=(*part.hazards, *_doubts(case, part)))
     rule = next((r for r in case.rules.allow if r.names(case.tool) and _grants(r, part)), None)
     if rule is not None:
         return Covered(f"{rule.label} allows it", rule)
     if _runs_by_mode(case, part):
         return Covered("the mode acceptEdits covers simple file commands in the workspace")
     return Uncovered(part.source, part.hazards[0].why if part.hazards else "")
+
+
+def speaks_of(rule: Rule, part: SimpleCommand) -> bool:
+    """True if the command pattern of a deny or ask rule covers the part, however it is spelled."""
+    pattern = rule.command
+    return pattern is not None and bool(part.words) and any(pattern.matches(words) for words in _forms(part))
+
+
+def _forms(command: SimpleCommand) -> Iterator[tuple[str, ...]]:
+    """How a command may be spelled for deny and ask: by base name, and without options before a subcommand."""
+    words = tuple(word.match_text for word in command.words)
+    base = (command.program or words[0], *words[1:])
+    yield base
+    index = subcommand_index(command)
+    if index > 1:
+        yield (base[0], *base[index:])
 
 
 def _grants(rule: Rule, part: SimpleCommand) -> bool:
@@ -112,6 +131,20 @@ def _grants(rule: Rule, part: SimpleCommand) -> bool:
     if not pattern.matches(words) and not (folder in tables().trusted_folders and pattern.matches((name, *words[1:]))):
         return False
     return all(hazard.index < pattern.literal_words for hazard in part.hazards)
+
+
+def _doubts(case: Case, part: SimpleCommand) -> Iterator[Hazard]:
+    """A program that nobody here knows, with a restricted command among its words, may be one that runs it."""
+    known = tables()
+    name = part.program
+    if known.program(name) or name in known.wrappers or name in known.shells or name in known.builtins:
+        return
+    restricting = [rule for rule in (*case.rules.deny, *case.rules.ask) if rule.names(case.tool)]
+    for index in range(1, min(len(part.words), _MAX_DOUBTED_WORDS)):
+        inner = replace(part, words=part.words[index:])
+        rule = next((rule for rule in restricting if speaks_of(rule, inner)), None)
+        if rule is not None:
+            yield Hazard(index, f"{name} may run {inner.words[0].text}, which {rule.label} restricts")
 
 
 def _runs_by_list(case: Case, part: SimpleCommand) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sandbox_agent.policy.calls import by_rule
-from sandbox_agent.policy.coverage import Case, Uncovered, case_of, cover, shown
+from sandbox_agent.policy.coverage import Case, Uncovered, case_of, cover, shown, speaks_of
 from sandbox_agent.policy.modes import stricter
 from sandbox_agent.policy.narrowest import MAX_RULES
 from sandbox_agent.policy.policy import Policy
@@ -17,7 +17,7 @@ from sandbox_agent.policy.rules import Rule
 from sandbox_agent.policy.shell.analyse import absolute, analyse, operands, part_only_reads
 from sandbox_agent.policy.shell.model import ANY_WORD, SimpleCommand, Word
 from sandbox_agent.policy.shell.tables import tables
-from sandbox_agent.policy.shell_judge import is_everything, speaks_of
+from sandbox_agent.policy.shell_judge import is_everything
 from sandbox_agent.types import Decision, JsonObject, Mode, PathAccess, PermissionRequest, Verdict
 
 _NO_RULE = "no allow rule covers it."

@@ -5,13 +5,11 @@ What a text could run is in `shell.analyse`; here it meets the rules and the mod
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from sandbox_agent.policy.calls import access_is_protected, by_rule, plan_denial
-from sandbox_agent.policy.coverage import Case, Uncovered, case_of, cover, shown
+from sandbox_agent.policy.coverage import Case, Uncovered, case_of, cover, shown, speaks_of
 from sandbox_agent.policy.rules import Rule, RuleSet
-from sandbox_agent.policy.shell.facts import subcommand_index
-from sandbox_agent.policy.shell.model import SimpleCommand
 from sandbox_agent.policy.shell.parser import hidden_character
 from sandbox_agent.types import Decision, Mode, PermissionRequest, Verdict
 
@@ -85,22 +83,6 @@ def _restricted_by(rule: Rule, case: Case) -> str | None:
             if speaks_of(rule, part):
                 return f"`{shown(part.source)}`"
     return next((access.path for access in case.accesses if rule.touches(access)), None)
-
-
-def speaks_of(rule: Rule, part: SimpleCommand) -> bool:
-    """True if the command pattern of a deny or ask rule covers the part, however it is spelled."""
-    pattern = rule.command
-    return pattern is not None and bool(part.words) and any(pattern.matches(words) for words in _forms(part))
-
-
-def _forms(command: SimpleCommand) -> Iterator[tuple[str, ...]]:
-    """How a command may be spelled for deny and ask: by base name, and without options before a subcommand."""
-    words = tuple(word.match_text for word in command.words)
-    base = (command.program or words[0], *words[1:])
-    yield base
-    index = subcommand_index(command)
-    if index > 1:
-        yield (base[0], *base[index:])
 
 
 def _unseen_program(case: Case) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox_agent.policy.shell.model import Word
+from sandbox_agent.policy.shell.model import Word, WordKind
 from sandbox_agent.policy.shell.parser import Node
 
 _SAFE_TESTS = frozenset({f"-{letter}" for letter in "abcdefghkprstuwxzGLNOSn"} | {"-nt", "-ot", "-ef"}) | frozenset(
@@ -32,7 +32,9 @@ def condition(node: Any, resolve: Callable[[Node], Word]) -> Condition:
         if not isinstance(current, dict):
             continue
         if current.get("Type") == "Word":
-            words.append(resolve(current))
+            word = resolve(current)
+            # No names of files are put in for a pattern here.
+            words.append(Word(word.text) if word.kind is WordKind.GLOB else word)
             continue
         if current.get("Op") and current["Op"] not in _SAFE_TESTS:
             unsafe.append(current["Op"])

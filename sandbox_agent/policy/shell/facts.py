@@ -5,21 +5,13 @@ list. A function from a command to the same command with those facts filled in.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from sandbox_agent.policy.shell.files import Entry, file_operands, given, searched, words_read, words_written
 from sandbox_agent.policy.shell.model import NEVER, Hazard, SimpleCommand, Word, WordKind
 from sandbox_agent.policy.shell.options import Parsed, means, parse_options
 from sandbox_agent.policy.shell.scripts import harmless
 from sandbox_agent.policy.shell.tables import UNKNOWN_PROGRAM, Program, tables
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """The table entry that speaks for a command, and where its own words begin."""
-
-    program: Program
-    start: int = 1
-    hazards: tuple[Hazard, ...] = ()
 
 
 def with_facts(command: SimpleCommand) -> SimpleCommand:
@@ -29,42 +21,41 @@ def with_facts(command: SimpleCommand) -> SimpleCommand:
     entry = _entry(command)
     parsed = parse_options(command.words, entry.program, start=entry.start)
     hazards = (*_program_hazards(command), *entry.hazards, *_hazards(command, entry, parsed))
-    writes = tuple(_writes(entry.program, parsed))
-    reads = () if entry.program.writes == "all" else tuple(_reads(command, entry, parsed))
-    below = tuple(_searched(entry.program, parsed))
+    only_writes = entry.program.writes == "all" and not entry.program.reads
+    below = tuple(searched(entry.program, parsed))
     return replace(
         command,
         hazards=(*command.hazards, *hazards),
         on_read_only_list=_on_list(command, entry, parsed) and not hazards and not command.hazards,
         any_operands=entry.program.any_operands,
-        reads=reads,
-        writes=writes,
+        reads=() if only_writes else tuple(words_read(command, entry, parsed)),
+        writes=tuple(words_written(command, entry, parsed)),
         searches_below=below,
-        skips_hidden=bool(below) and not _given(entry.program.shows_hidden, entry.program, parsed),
+        skips_hidden=bool(below) and not given(entry.program.shows_hidden, entry.program, parsed),
     )
 
 
-def _entry(command: SimpleCommand) -> _Entry:
+def _entry(command: SimpleCommand) -> Entry:
     program = tables().program(command.program) or UNKNOWN_PROGRAM
     if not program.subcommands:
-        return _Entry(program)
+        return Entry(program)
     return _subcommand(command, program)
 
 
-def _subcommand(command: SimpleCommand, program: Program) -> _Entry:
+def _subcommand(command: SimpleCommand, program: Program) -> Entry:
     """`git --no-pager log`: the options in front are the program's, the rest is the subcommand's."""
     front = _front(command.words, program)
     parsed = parse_options(command.words[:front], program)
     hazards = tuple(_listed(program, parsed, command.words[:front]))
     if front >= len(command.words):
-        return _Entry(program, len(command.words), hazards)
+        return Entry(program, len(command.words), hazards)
     word = command.words[front]
     found = program.subcommands.get(word.text) if word.static else None
     if found is not None:
-        return _Entry(found, front + 1, hazards)
+        return Entry(found, front + 1, hazards)
     if word.static and word.text not in program.known and program.unknown_subcommand:
         hazards = (*hazards, Hazard(front, f"{word.text} {program.unknown_subcommand}"))
-    return _Entry(UNKNOWN_PROGRAM, front + 1, hazards)
+    return Entry(UNKNOWN_PROGRAM, front + 1, hazards)
 
 
 def _front(words: tuple[Word, ...], program: Program) -> int:
@@ -96,7 +87,7 @@ def _program_hazards(command: SimpleCommand) -> Iterator[Hazard]:
         yield Hazard(0, "the program's name has letters that look like others")
 
 
-def _hazards(command: SimpleCommand, entry: _Entry, parsed: Parsed) -> Iterator[Hazard]:
+def _hazards(command: SimpleCommand, entry: Entry, parsed: Parsed) -> Iterator[Hazard]:
     program = entry.program
     yield from _listed(program, parsed, command.words)
     if program.only_options:
@@ -106,7 +97,7 @@ def _hazards(command: SimpleCommand, entry: _Entry, parsed: Parsed) -> Iterator[
     if program.otherwise and not _among_known_forms(program, parsed):
         yield Hazard(entry.start - 1, program.otherwise)
     yield from _code(program, parsed)
-    operands = _file_operands(program, parsed)
+    operands = file_operands(program, parsed)
     if program.max_operands is not None and len(parsed.operands) > program.max_operands:
         yield Hazard(parsed.operands[program.max_operands][0], "one operand more is a file it writes, or a setting")
     if program.script:
@@ -139,10 +130,10 @@ def _holds(value: Word | None, texts: Iterable[str]) -> bool:
 
 def _code(program: Program, parsed: Parsed) -> Iterator[Hazard]:
     """Programs that run what is on their input, and makefile variables."""
-    given = {option.name for option in parsed.options}
+    names = {option.name for option in parsed.options}
     first = parsed.operands[0][1] if parsed.operands else None
     from_input = first is None or first.text in ("-", "/dev/stdin") or not first.static
-    if program.reads_code and from_input and not given & (program.ends_with | tables().inspecting):
+    if program.reads_code and from_input and not names & (program.ends_with | tables().inspecting):
         yield Hazard(NEVER, "runs text from its input, which is not seen")
     if program.assignments:
         for index, word in parsed.operands:
@@ -157,77 +148,7 @@ def _scripts(program: Program, parsed: Parsed) -> list[tuple[int, Word]]:
     return given or parsed.operands[:1]
 
 
-def _file_operands(program: Program, parsed: Parsed) -> list[tuple[int, Word]]:
-    """The operands that name files."""
-    match program.operands:
-        case "text":
-            return []
-        case "folders":
-            first = next(
-                (i for i, (_, word) in enumerate(parsed.operands) if word.text.startswith(("-", "(", "!"))), None
-            )
-            return parsed.operands[:first]
-        case "pattern":
-            return parsed.operands if _given(program.pattern_from, program, parsed) else parsed.operands[1:]
-    if program.script:
-        return parsed.operands if _given(program.script_options, program, parsed) else parsed.operands[1:]
-    return parsed.operands
-
-
-def _given(names: Iterable[str], program: Program, parsed: Parsed) -> bool:
-    if "always" in names:
-        return True
-    return any(means(o.name, name, abbreviates=program.abbreviates) for o in parsed.options for name in names)
-
-
-def _reads(command: SimpleCommand, entry: _Entry, parsed: Parsed) -> Iterator[Word]:
-    """Every word that may name a file it reads, and what is joined to it: `if=FILE`, `HEAD:FILE`, `@FILE`."""
-    for word in _file_words(command, entry, parsed):
-        yield word
-        for mark in ("=", ":", "@"):
-            head, found, tail = word.text.partition(mark)
-            if found and tail and "/" not in head:
-                yield replace(word, text=tail)
-                if tail[0] in "@<":  # curl -F a=@FILE
-                    yield replace(word, text=tail[1:])
-
-
-def _file_words(command: SimpleCommand, entry: _Entry, parsed: Parsed) -> Iterator[Word]:
-    for _, word in _file_operands(entry.program, parsed):
-        yield word
-    if entry.program.operands in ("text", "folders"):
-        return
-    for option in parsed.options:
-        if option.value is None:
-            continue
-        if option.name not in tables().text_values or option.value.text.startswith("@"):
-            yield option.value
-    for word in command.words[entry.start :] if entry.program is UNKNOWN_PROGRAM else ():
-        # `-f.env` of a program without a table: the letters after the first may be a file.
-        if word.static and len(word.text) > 2 and word.text[0] == "-" != word.text[1]:
-            yield Word(word.text[2:])
-
-
-def _writes(program: Program, parsed: Parsed) -> Iterator[Word]:
-    operands = [word for _, word in _file_operands(program, parsed)]
-    if program.writes == "all" or _given(program.writes_with, program, parsed):
-        yield from operands
-    elif program.writes == "last" and operands:
-        yield operands[-1]
-    elif program.writes == "assign":
-        for word in operands:
-            name, found, value = word.text.partition("=")
-            if found and name == "of":
-                yield replace(word, text=value)
-
-
-def _searched(program: Program, parsed: Parsed) -> list[Word]:
-    if not program.recursive or not _given(program.recursive, program, parsed):
-        return []
-    return [word for _, word in _file_operands(program, parsed)] or [Word(".")]
-
-
-def _on_list(command: SimpleCommand, entry: _Entry, parsed: Parsed) -> bool:
+def _on_list(command: SimpleCommand, entry: Entry, parsed: Parsed) -> bool:
     words = command.words[entry.start :]
     texts = [word.text for word in words]
     program = entry.program

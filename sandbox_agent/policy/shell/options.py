@@ -46,14 +46,20 @@ def parse_options(words: Sequence[Word], program: Program, *, start: int = 1) ->
             index = _cluster(words, index, program, parsed)
         ended |= program.style == "first" and bool(parsed.operands)
         ended |= bool(parsed.options) and parsed.options[-1].name in program.ends_with
-    if (
-        program.old_style_options
-        and parsed.operands
-        and parsed.operands[0][0] == start
-        and parsed.operands[0][1].static
-    ):
-        parsed.options += [Option("-" + letter, start) for letter in parsed.operands[0][1].text]
+    if program.old_style_options and parsed.operands and parsed.operands[0][0] == start:
+        _old_style(program, parsed)
     return parsed
+
+
+def _old_style(program: Program, parsed: Parsed) -> None:
+    """`tar cf a.tar b`: the first word is options without a dash, whose values follow in the same order."""
+    (index, first), *rest = parsed.operands
+    if not first.static:
+        return
+    for letter in first.text:
+        value = rest.pop(0)[1] if "-" + letter in program.values and rest else None
+        parsed.options.append(Option("-" + letter, index, value))
+    parsed.operands = rest
 
 
 def means(given: str, option: str, *, abbreviates: bool) -> bool:

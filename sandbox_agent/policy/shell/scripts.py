@@ -17,6 +17,7 @@ _SED_FLAGS = re.compile(r"[gpIiMm0-9]*")
 
 _AWK_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 _AWK_RUNS = re.compile(r"\b(?:system|getline|include|load|ARGV)\b|@|`")
+_AWK_PRINTS_IN_BRACKETS = re.compile(r"\([^()]*\bprintf?\b")
 _JQ_READS = re.compile(r"\b(?:import|include|modulemeta)\b")
 MAX_SCRIPT_CHARS = 4096
 
@@ -95,4 +96,19 @@ def _awk(script: str) -> bool:
     # With a slash there may be a regular expression that holds a quote, and then what is a string is unclear.
     bare = script if "/" in script else _AWK_STRING.sub('""', script)
     bare = bare.replace("||", "").replace(">=", "")
-    return "|" not in bare and ">" not in bare
+    if "|" in bare:
+        return False
+    # Regular expressions and comments can hide where a statement ends; a line may go on in the next one.
+    unclear = "/" in script or "#" in bare or _AWK_PRINTS_IN_BRACKETS.search(bare)
+    return ">" not in bare or (not unclear and not any(map(_awk_redirects, re.split(r"[{};]", bare))))
+
+
+def _awk_redirects(statement: str) -> bool:
+    """Whether a `>` is more than a comparison: it stands in no brackets, after a print."""
+    printed = re.search(r"\bprintf?\b", statement)
+    depth = 0
+    for char in statement[printed.end() :] if printed else "":
+        depth += (char == "(") - (char == ")")
+        if char == ">" and depth <= 0:
+            return True
+    return False

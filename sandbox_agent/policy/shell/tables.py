@@ -31,6 +31,14 @@ class HazardEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenValue:
+    """Options whose value is written; with `given` only beside one of these."""
+
+    options: frozenset[str]
+    given: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """What the words of one program mean; the keys are explained at the head of `tables.yaml`."""
 
@@ -45,6 +53,9 @@ class Program:
     shows_hidden: frozenset[str] = frozenset({"always"})
     writes: str = ""
     writes_with: frozenset[str] = frozenset()
+    writes_values: tuple[WrittenValue, ...] = ()
+    written_after: frozenset[str] = frozenset()
+    reads: bool = False
     script: str = ""
     script_options: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
@@ -82,6 +93,7 @@ class Wrapper:
     unknown: bool = False
     replaces: frozenset[str] = frozenset()
     runs_words: bool = True
+    optional_positional: bool = False
     default: str = ""
     subcommand: tuple[str, ...] = ()
 
@@ -142,6 +154,7 @@ def tables() -> Tables:
 def _program(entry: Mapping[str, Any]) -> Program:
     given = dict(entry)
     given["hazards"] = tuple(_build(HazardEntry, item) for item in entry.get("hazards", ()))
+    given["writes_values"] = tuple(_build(WrittenValue, item) for item in entry.get("writes_values", ()))
     given["subcommands"] = {name: _program(sub) for name, sub in entry.get("subcommands", {}).items()}
     program: Program = _build(Program, given)
     return program

@@ -173,6 +173,8 @@ def _wrapper(words: tuple[Word, ...], wrapper: Wrapper, found: Unwrapped) -> Non
         found.guesses.append(rest)
     else:
         found.inner.append(rest)
+    if wrapper.optional_positional:
+        found.guesses.append(rest[1:])
     if not understood:
         found.guesses += [words[i:] for i in range(start, len(words)) if not words[i].text.startswith("-")]
 
