@@ -16,7 +16,7 @@ from sandbox_agent.tape import read_tape
 from sandbox_agent.types import JsonObject, VolumeMount
 from sandbox_agent.workspaces.base import Workspace
 
-_ELSEWHERE = ("image", "network", "masks", "disk")
+_ELSEWHERE = ("image", "network", "masks", "disk", "allow_hosts", "egress", "ca_bundle")
 """Keys that the record has in a place of its own, or that are the workspace's matter."""
 
 _KEYS = {field: key for key, field in SANDBOX_KEYS.items() if key not in _ELSEWHERE}

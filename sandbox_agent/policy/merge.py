@@ -12,6 +12,7 @@ from typing import Any
 
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.policy.hooks import Hook
+from sandbox_agent.policy.hostlist import is_wider
 from sandbox_agent.policy.layers import Layer, Setting, covers
 from sandbox_agent.policy.modes import looseness, stricter
 from sandbox_agent.policy.policy import SANDBOX_KEYS, Policy, SandboxSettings
@@ -19,7 +20,7 @@ from sandbox_agent.policy.rules import Rule, RuleSet
 from sandbox_agent.policy.schema import LimitsSection, PolicyFile, SandboxSection
 from sandbox_agent.types import Limits, Mode, Verdict
 
-_BYTES = frozenset(f"sandbox.{key}" for key in ("memory", "disk", "fsize", "tmp", "home", "shm"))
+_BYTES = frozenset(f"sandbox.{key}" for key in ("memory", "disk", "fsize", "tmp", "home", "shm", "egress"))
 _COUNTS = frozenset(f"sandbox.{key}" for key in ("cpus", "pids", "nofile", "tmp_files", "home_files"))
 _CAPPED = _BYTES | _COUNTS | {"limits.turns", "limits.wall_s"}
 _UNITS = (("GiB", 1024**3), ("MiB", 1024**2))
@@ -29,6 +30,8 @@ def shown(key: str, value: Any) -> str:
     """A setting's value as people write it: sizes with a unit, null for no limit."""
     if value is None:
         return "null"
+    if key == "sandbox.allow_hosts":
+        return "[" + ", ".join(entry.text + (" (private)" if entry.allow_private else "") for entry in value) + "]"
     if key in _BYTES:
         unit, size_bytes = next(((unit, size) for unit, size in _UNITS if value % size == 0), ("B", 1))
         return f"{value // size_bytes}{unit}"
@@ -181,6 +184,8 @@ def is_looser(key: str, offered: Any, held: Any) -> bool:
         return bool(offered == "allow" and held != "allow")
     if key == "sandbox.masks":
         return not set(held) <= set(offered)
+    if key == "sandbox.allow_hosts":
+        return is_wider(offered, held)
     if key == "sandbox.seccomp":
         return bool(offered == "debug" and held != "debug")
     return bool(offered != held)
@@ -200,7 +205,7 @@ def with_denied_masked(policy: Policy) -> Policy:
 
 def _sandbox(values: Mapping[str, Any]) -> SandboxSettings:
     given = {field: values[f"sandbox.{key}"] for key, field in SANDBOX_KEYS.items()}
-    return SandboxSettings(**given | {"masks": tuple(given["masks"])})
+    return SandboxSettings(**given | {key: tuple(given[key]) for key in ("masks", "allow_hosts")})
 
 
 def _defaults() -> dict[str, Any]:

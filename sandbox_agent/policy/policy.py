@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sandbox_agent.errors import PolicyError
+from sandbox_agent.hostnames import HostEntry
 from sandbox_agent.policy.calls import by_rule, judge_call
 from sandbox_agent.policy.hooks import Hook
 from sandbox_agent.policy.modes import stricter
@@ -57,7 +58,8 @@ DEFAULT_MASKS = (
 
 @dataclass(frozen=True, slots=True)
 class SandboxSettings:
-    """What the policy asks of the sandbox. `network` is always "none" in this version; `masks` are gitignore lines."""
+    """What the policy asks of the sandbox. `network` is always "none": `allow_hosts` are reached through the gate, none
+    where it is empty. `masks` are gitignore lines."""
 
     image: str = "base"
     runtime: str = "runc"
@@ -75,6 +77,9 @@ class SandboxSettings:
     home_bytes: int = 512 * MIB
     home_files: int = 100_000
     shm_bytes: int = 64 * MIB
+    allow_hosts: tuple[HostEntry, ...] = ()
+    egress_bytes: int | None = None
+    ca_bundle: str | None = None
 
 
 SANDBOX_KEYS: Mapping[str, str] = {
@@ -82,6 +87,9 @@ SANDBOX_KEYS: Mapping[str, str] = {
     "runtime": "runtime",
     "seccomp": "seccomp",
     "network": "network",
+    "allow_hosts": "allow_hosts",
+    "egress": "egress_bytes",
+    "ca_bundle": "ca_bundle",
     "memory": "memory_bytes",
     "cpus": "cpus",
     "pids": "pids",
@@ -205,12 +213,13 @@ class Policy:
     def describe(self) -> JsonObject:
         """What applies, for people and for the record: JSON-ready."""
         sandbox = {field: getattr(self.sandbox, field) for field in SANDBOX_KEYS.values()}
+        hosts = [entry.as_json() for entry in self.sandbox.allow_hosts]
         return {
             "name": self.name,
             "location": self.location,
             "mode": str(self.mode),
             "rules": {kind: [rule.text for rule in getattr(self.rules, kind)] for kind in ("deny", "ask", "allow")},
-            "sandbox": sandbox | {"masks": list(self.sandbox.masks)},
+            "sandbox": sandbox | {"masks": list(self.sandbox.masks), "allow_hosts": hosts},
             "limits": {"turns": self.limits.turns, "wall_s": self.limits.wall_s},
             "sources": dict(self.sources),
             "locks": dict(self.locks),

@@ -15,6 +15,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from sandbox_agent.policy.hooks import HooksSection
+from sandbox_agent.policy.hostlist import HostList
 from sandbox_agent.policy.policy import DEFAULT_MASKS
 from sandbox_agent.types import Mode
 
@@ -144,9 +145,13 @@ class SandboxSection(_Section):
     seccomp: Literal["default", "debug"] = "default"
     """Which system calls there are; `debug` lets gdb and strace work."""
     network: Literal["none"] = "none"
-    """Only "none" in this version."""
-    allow_hosts: list[str] | None = None
-    """Hosts that may be reached, as host:port. Not supported yet: leave it out or empty."""
+    """Only "none": what `allow_hosts` opens is reached through a gate, which needs no network in the container."""
+    allow_hosts: HostList = []
+    """Hosts that may be reached, as host:port, *.domain:port, @python, @node or @debian; empty is none."""
+    egress: Size | None = None
+    """Bytes, in both directions together, that a session may exchange with them; null is no limit."""
+    ca_bundle: str | None = Field(default=None, pattern="^[/~]")
+    """A file of this machine with certificates that the tools' clients trust beside the usual ones."""
     memory: Size = parse_size("2GiB")
     """Memory, swap included."""
     cpus: float = Field(default=2, ge=0.01, le=1024, allow_inf_nan=False)
@@ -254,7 +259,6 @@ _PARTS: dict[str, type[_Section]] = {"sandbox": SandboxSection, "limits": Limits
 
 NOT_SUPPORTED = {
     ("mcp",): "leave it out or empty",
-    ("sandbox", "allow_hosts"): "this version has no network; leave it out or empty",
     ("limits", "tokens"): "leave it out or null",
     ("limits", "cost_usd"): "leave it out or null",
     ("limits", "subagents"): "leave it out or null",

@@ -11,6 +11,7 @@ import click
 
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.policy.hooks import Hook, HookEvent
+from sandbox_agent.policy.hostlist import shown_entry
 from sandbox_agent.policy.layers import CommandLine
 from sandbox_agent.policy.load import check_outside_workspace, run_policy
 from sandbox_agent.policy.merge import shown
@@ -62,11 +63,13 @@ def COMMAND(
 def _settings(policy: Policy) -> list[tuple[str, Any]]:
     """Dotted keys and values, in the order of the file."""
     box = {f"sandbox.{key}": getattr(policy.sandbox, field) for key, field in SANDBOX_KEYS.items()}
+    hosts = [shown_entry(entry) for entry in policy.sandbox.allow_hosts]
+    lists = {"sandbox.allow_hosts": hosts, "sandbox.masks": list(policy.sandbox.masks)}
     return [
         ("mode", policy.mode.value),
         ("read_only_commands", "allow" if policy.rules.read_only_commands else "ask"),
         ("saved_rules", "apply" if policy.saved_rules else "ignore"),
-        *(box | {"sandbox.masks": list(policy.sandbox.masks)}).items(),
+        *(box | lists).items(),
         ("limits.turns", policy.limits.turns),
         ("limits.wall_s", policy.limits.wall_s),
     ]
@@ -122,8 +125,8 @@ def _line(text: str, place: str) -> str:
     return f"{text:<{COMMENT_COLUMN}} # {sanitise(place)}"
 
 
-def _quoted(text: str) -> str:
-    return sanitise(json.dumps(text, ensure_ascii=False))
+def _quoted(value: object) -> str:
+    return sanitise(json.dumps(value, ensure_ascii=False))
 
 
 def _document(policy: Policy) -> dict[str, object]:
