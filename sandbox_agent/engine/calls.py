@@ -10,6 +10,7 @@ import anyio
 from sandbox_agent.engine import call_hooks, gate, history
 from sandbox_agent.engine.effects import Doing
 from sandbox_agent.engine.metering import metered
+from sandbox_agent.engine.preparing import prepare
 from sandbox_agent.engine.requests import binding
 from sandbox_agent.engine.scheduler import Call, holds, partition, run_batch
 from sandbox_agent.engine.session import Session
@@ -38,7 +39,9 @@ async def run_calls(session: Session, uses: Sequence[ToolUse]) -> None:
     results: dict[str, ToolResult] = {}
     changing: list[str] = []
     try:
-        for number, batch in enumerate(partition([_prepare(session, use) for use in uses])):
+        calls = [_prepare(session, use) for use in uses]
+        await prepare(calls)
+        for number, batch in enumerate(partition(calls)):
             await _run_judged(session, batch, number, results, changing)
     finally:
         for use in uses:

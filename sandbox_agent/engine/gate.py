@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio
+import anyio.to_thread
 
 from sandbox_agent.engine import call_hooks
 from sandbox_agent.engine.call_hooks import Hooked
+from sandbox_agent.engine.preparing import prepare
 from sandbox_agent.engine.requests import binding, digest, request_of
 from sandbox_agent.engine.scheduler import Call
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
@@ -46,6 +48,7 @@ async def judge(session: Session, calls: Sequence[Call]) -> list[Judged]:
     session.ctx.withheld = session.policy.withheld
     hooked = [await call_hooks.before(session, call, partial(_look, session)) for call in calls]
     calls = [one.call for one in hooked]
+    await prepare(calls)  # those that hooks have rewritten are new
     subjects = [_subject(session, call) for call in calls]
     subjects = await _resolve(session, subjects)
     bound = [binding(call) for call in calls]
@@ -62,6 +65,7 @@ async def judge(session: Session, calls: Sequence[Call]) -> list[Judged]:
 
 async def _look(session: Session, call: Call) -> Subject | Decision | None:
     """What one call is about, for its hooks."""
+    await prepare([call])
     return (await _resolve(session, [_subject(session, call)]))[0]
 
 
@@ -110,7 +114,10 @@ async def _decide(session: Session, hooked: Hooked, subject: Subject) -> Decisio
     call = hooked.call
     request = request_of(session, call, subject)
     try:
-        decision = session.policy.decide(request, session.mode)
+        decide = partial(session.policy.decide, request, session.mode)
+        # A command can have hundreds of parts; the event loop is not kept waiting for them.
+        heavy = subject.command is not None
+        decision = await anyio.to_thread.run_sync(decide, abandon_on_cancel=True) if heavy else decide()
     except Exception as exc:  # noqa: BLE001 - a policy that fails denies; the record names the fault
         decision = Decision(Verdict.DENY, f"the policy failed on this call ({type(exc).__name__}: {exc}).")
     by_hook = hooked.decision

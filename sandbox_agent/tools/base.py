@@ -75,7 +75,8 @@ class Tool:
     `read_only`: the call changes nothing. `parallel_safe`: it may run beside others. `edits`: it is covered by the
     mode acceptEdits. `subject` says what the call is about. `timeout_s` is the engine's own deadline for the whole
     call, None for tools that bound themselves. A result longer than `max_result_chars` is cut in the middle.
-    `input_schema` replaces the schema made from `input_model` (MCP).
+    `input_schema` replaces the schema made from `input_model` (MCP). `prepare` is for what `subject` and the predicates
+    need long for: it is called with the parsed input before them, in a thread, and keeps what it finds.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Tool:
     max_result_chars: int = 50_000
     source: str = "builtin"
     input_schema: JsonObject | None = None
+    prepare: Callable[[Any], object] | None = None
 
     def definition(self) -> JsonObject:
         """The tool as the Messages API takes it."""
@@ -110,6 +112,7 @@ def build_tool(
     max_result_chars: int = 50_000,
     source: str = "builtin",
     input_schema: JsonObject | None = None,
+    prepare: Callable[[Any], object] | None = None,
 ) -> Tool:
     """A `Tool` from its parts; everything left out gets the strict default, constants become predicates.
 
@@ -133,6 +136,7 @@ def build_tool(
         max_result_chars=max_result_chars,
         source=source,
         input_schema=input_schema or _schema(input_model),
+        prepare=prepare,
     )
 
 

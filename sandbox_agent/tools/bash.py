@@ -182,6 +182,10 @@ def _only_reads(value: BashInput) -> bool:
     return analyse(value.command).read_only
 
 
+def _prepare(value: BashInput) -> None:
+    analyse(value.command)  # which remembers
+
+
 TOOL = build_tool(
     name="Bash",
     description=prompt("tools/bash"),
@@ -190,6 +194,7 @@ TOOL = build_tool(
     read_only=_only_reads,
     parallel_safe=_only_reads,
     subject=_subject,
+    prepare=_prepare,
     # The command's own limit ends it inside the container, where its processes can be killed with it.
     timeout_s=None,
 )

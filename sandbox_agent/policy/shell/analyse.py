@@ -106,7 +106,7 @@ def absolute(folder: str, path: str) -> str:
     return joined[1:] if joined.startswith("//") else joined
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=128)
 def analyse(command: str) -> ShellAnalysis:
     """Take a command text apart. Never raises on any text: what cannot be read has a `problem`."""
     try:
