@@ -162,5 +162,8 @@ def _explain_end(job: Job) -> None:
         job.say(f"sandbox-agent: {summary.error}", "red")
     if cause is not None and summary.started is not None:
         kept(job, summary.started.session_id)
+    if job.screen.view is not None:
+        for line in summary.network.lines():
+            job.say(line, "dim")
     if summary.record_head is not None and job.screen.view is not None:
         job.say(f"record head {summary.record_head}", "dim")

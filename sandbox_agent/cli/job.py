@@ -9,10 +9,11 @@ from typing import Literal, NamedTuple
 
 from sandbox_agent.cli.signals import Stop
 from sandbox_agent.config import RunConfig
-from sandbox_agent.events import Event, FolderDrifted, Notice
+from sandbox_agent.events import EgressDecided, Event, FolderDrifted, Notice
 from sandbox_agent.frontends.console import ConsoleView
 from sandbox_agent.frontends.drift import drift_line
 from sandbox_agent.frontends.headless import Output, OutputFormat, make_output
+from sandbox_agent.frontends.network import decision_line
 from sandbox_agent.frontends.printer import Printer, make_console
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.frontends.summary import RunSummary
@@ -58,6 +59,10 @@ class Job:
                 self.screen.view.feed(event)
             elif isinstance(event, Notice) and event.level == "warning":
                 self.screen.printer.line(f"! {sanitise(event.text)}")
+            elif isinstance(event, EgressDecided):
+                line = decision_line(event, verbose=False)
+                if line is not None:
+                    self.screen.printer.line(line)
             elif isinstance(event, FolderDrifted):
                 self.screen.printer.line(f"! {drift_line(event.changed, event.changed_count)}")
         except BrokenPipeError:

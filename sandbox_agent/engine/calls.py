@@ -17,6 +17,7 @@ from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ToolError
 from sandbox_agent.events import ToolFinished, ToolResultsMessage, ToolStarted
 from sandbox_agent.models.base import Answer
+from sandbox_agent.prompts import prompt
 from sandbox_agent.tools.cap import cap
 from sandbox_agent.tools.validation import parse_input, unknown_tool
 from sandbox_agent.types import ToolResult, ToolUse, Verdict
@@ -110,6 +111,9 @@ async def _run_judged(
                 result = await _run_tool(session, running[call.use.id])
         finally:
             session.effects.end(doing, result)
+        if doing.refusals:
+            note = prompt("engine/egress_refused").format(refusals="; ".join(doing.refusals))
+            result = call_hooks.with_notes(result, (note,))
         duration_s = time.monotonic() - started
         await _conclude(session, running[call.use.id], result, duration_s, results)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sandbox_agent.engine.past import EVENTS_FILE
 from sandbox_agent.events import SessionStarted
+from sandbox_agent.hostnames import HostnameError, entry_of_json
 from sandbox_agent.policy.policy import SANDBOX_KEYS, Policy, SandboxSettings
 from sandbox_agent.sandboxes.spec import SandboxSpec
 from sandbox_agent.tape import read_tape
@@ -23,9 +24,14 @@ _KEYS = {field: key for key, field in SANDBOX_KEYS.items() if key not in _ELSEWH
 """Field of the settings to key of the policy file, for what the record has besides the image."""
 
 
-def facts_of(spec: SandboxSpec) -> JsonObject:
+_NETWORK = {"allow_hosts": "allow_hosts", "egress_bytes": "egress", "ca_bundle": "ca_bundle"}
+"""The same for the gate, which is no matter of the container's."""
+
+
+def facts_of(settings: SandboxSettings) -> JsonObject:
     """For `SessionStarted.sandbox`."""
-    return {name: getattr(spec, name) for name in _KEYS}
+    hosts = [entry.as_json() for entry in settings.allow_hosts]
+    return {name: getattr(settings, name) for name in (*_KEYS, *_NETWORK)} | {"allow_hosts": hosts}
 
 
 def last_start(folder: Path) -> SessionStarted | None:
@@ -36,8 +42,13 @@ def last_start(folder: Path) -> SessionStarted | None:
 
 def settings_of(started: SessionStarted) -> SandboxSettings:
     """What the record says; the defaults for what it does not, as those before this was recorded."""
-    known = {name: started.sandbox[name] for name in _KEYS if started.sandbox.get(name) is not None}
-    return replace(SandboxSettings(), image=started.image, **known)
+    names = (*_KEYS, "egress_bytes", "ca_bundle")
+    known = {name: started.sandbox[name] for name in names if started.sandbox.get(name) is not None}
+    try:
+        hosts = tuple(entry_of_json(one) for one in started.sandbox.get("allow_hosts", ()))
+    except HostnameError:
+        hosts = ()
+    return replace(SandboxSettings(), image=started.image, allow_hosts=hosts, **known)
 
 
 def settings_to_go_on(policy: Policy, folder: Path) -> SandboxSettings:
@@ -48,7 +59,7 @@ def settings_to_go_on(policy: Policy, folder: Path) -> SandboxSettings:
     before, named = settings_of(started), {key for key, _ in policy.sources}
     kept = {
         name: getattr(before, name)
-        for name, key in (("image", "image"), *_KEYS.items())
+        for name, key in (("image", "image"), *_KEYS.items(), *_NETWORK.items())
         if f"sandbox.{key}" not in named
     }
     return replace(policy.sandbox, **kept)

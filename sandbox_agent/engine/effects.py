@@ -29,6 +29,10 @@ from sandbox_agent.workspaces.theirs import theirs
 CHANGED_FILES = "changed_files"
 LEFT_PROCESSES = "left_processes"
 
+MOST_HOSTS = 200
+MOST_REFUSALS = 5
+"""Kept of one call: what it asks for is up to it."""
+
 _SHOWN_CALLS = 3
 _SHOWN_CHARS = 100
 
@@ -52,6 +56,8 @@ class Doing:
     changed: list[JsonObject] = field(default_factory=list)
     changed_count: int = 0
     shared_with: dict[str, None] = field(default_factory=dict)
+    hosts: dict[str, None] = field(default_factory=dict)
+    refusals: dict[str, None] = field(default_factory=dict)
     contradicts: bool = False
 
     @property
@@ -86,6 +92,19 @@ class Effects:
         doing.ended_s = time.monotonic()
         if result is not None and not doing.runs_programs:
             doing.wrote = _within(result.meta.get("changed"))
+
+    def asked(self, host: str, refusal: str | None) -> tuple[str, ...]:
+        """A program asked for a host of the network, "" for what was no request; `refusal` is why it was refused.
+
+        Returns the calls whose programs run now: it was one of them, or what an earlier one left behind.
+        """
+        running = [doing for doing in self._open if doing.ended_s is None and doing.runs_programs]
+        for doing in running:
+            if host and len(doing.hosts) < MOST_HOSTS:
+                doing.hosts[host] = None
+            if host and refusal is not None and len(doing.refusals) < MOST_REFUSALS:
+                doing.refusals[refusal] = None
+        return tuple(doing.call_id for doing in running)
 
     @property
     def pending(self) -> bool:
@@ -169,6 +188,7 @@ class Effects:
                 changed_count=doing.changed_count,
                 shared_with=tuple(doing.shared_with),
                 left_processes=meter.left_processes,
+                hosts=tuple(doing.hosts),
                 exit_code=meter.exit_code,
                 timed_out=meter.timed_out,
                 oom_killed=meter.oom_killed,

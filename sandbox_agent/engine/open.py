@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -19,7 +20,7 @@ from anyio.abc import TaskGroup
 
 from sandbox_agent import __version__, registry
 from sandbox_agent.config import RunConfig, config_dir, sessions_dir
-from sandbox_agent.engine import session_hooks
+from sandbox_agent.engine import egress, session_hooks
 from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.container import facts_of, settings_to_go_on, spec_of
 from sandbox_agent.engine.discarding import discard
@@ -41,10 +42,9 @@ from sandbox_agent.policy import saved
 from sandbox_agent.policy.hooks import check_programs_outside
 from sandbox_agent.policy.layers import CommandLine
 from sandbox_agent.policy.load import SAVED_RULES_FILE, check_outside_workspace, run_policy
-from sandbox_agent.policy.policy import Policy
+from sandbox_agent.policy.policy import Policy, SandboxSettings
 from sandbox_agent.prompts import prompt
 from sandbox_agent.sandboxes.endpoint import Endpoint, ping, resolve_endpoint
-from sandbox_agent.sandboxes.spec import SandboxSpec
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool, builtin_tools
@@ -103,7 +103,9 @@ async def _open(
     folder = sessions_dir() / (past.session_id if past else new_session_id())
     folder.mkdir(mode=0o700, exist_ok=past is not None)
     lock = SessionLock(folder)
+    settings = settings_to_go_on(policy, folder) if past else policy.sandbox
     try:
+        way_out = await egress.prepare(settings, environ=os.environ, workspace=config.workspace)
         workspace, placement = await open_workspace(config, policy, folder, endpoint)
     except SandboxAgentError:
         lock.release()
@@ -111,8 +113,10 @@ async def _open(
             shutil.rmtree(folder)
         raise
     tape = TapeWriter(folder / EVENTS_FILE)
-    spec = spec_of(workspace, folder, settings_to_go_on(policy, folder) if past else policy.sandbox)
-    sandbox = late_sandbox(spec, endpoint, workspace)
+    spec = spec_of(workspace, folder, settings)
+    if way_out is not None:
+        spec = replace(spec, egress_env=way_out.env)
+    sandbox = late_sandbox(spec, endpoint, workspace, way_out.open if way_out is not None else None)
     pool = _pool(policy)
     ctx = ToolContext(sandbox=sandbox, workspace_host=str(workspace.host), masked=partial(mask_of, workspace))
     session = Session(
@@ -132,7 +136,7 @@ async def _open(
         approver=approver,
         save_rule=partial(saved.save, config_dir() / SAVED_RULES_FILE),
     )
-    _begin(session, config, spec, past, placement)
+    _begin(session, config, settings, past, placement)
     session_hooks.attach(session, hooks)
     for line in settled:
         session.emit(Notice(level="warning", text=line))
@@ -142,11 +146,13 @@ async def _open(
         sandbox, workspace, folder, emit=session.emit, last_seq=lambda: tape.last_seq, effects=session.effects
     )
     tasks.start_soon(_start_sandbox, session, tape.last_seq, past.last_step if past else -1)
+    if way_out is not None:
+        tasks.start_soon(way_out.serve, session)
     return session
 
 
 def _begin(
-    session: Session, config: RunConfig, spec: SandboxSpec, past: Past | None, placement: Placement | None
+    session: Session, config: RunConfig, settings: SandboxSettings, past: Past | None, placement: Placement | None
 ) -> None:
     session.emit(
         SessionStarted(
@@ -154,13 +160,13 @@ def _begin(
             model=config.model,
             workspace=str(session.workspace.host),
             workspace_mode=session.workspace.mode,
-            image=spec.image,
+            image=settings.image,
             policy=session.policy.name,
             mode=session.mode.value,
             tools=tuple(tool.name for tool in session.pool.tools),
             version=__version__,
             resumed_from=past.session_id if past else None,
-            sandbox=facts_of(spec),
+            sandbox=facts_of(settings),
         )
     )
     if placement is not None and config.workspace_mode == AUTO:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -64,8 +66,16 @@ def mask_of(workspace: Workspace, path: str) -> str | None:
     return masking_rule(workspace.masked, below) if below != path else None
 
 
-def late_sandbox(spec: SandboxSpec, endpoint: Endpoint, workspace: Workspace) -> LateSandbox:
-    """The container and the workspace are made ready side by side, as far as the one need not wait for the other."""
+def late_sandbox(
+    spec: SandboxSpec,
+    endpoint: Endpoint,
+    workspace: Workspace,
+    opened: Callable[[Sandbox], Coroutine[Any, Any, None]] | None = None,
+) -> LateSandbox:
+    """The container and the workspace are made ready side by side, as far as the one need not wait for the other.
+
+    `opened` is done with the container once it runs, before any verb.
+    """
     prepared = anyio.Event()
 
     async def prepare() -> None:
@@ -81,5 +91,10 @@ def late_sandbox(spec: SandboxSpec, endpoint: Endpoint, workspace: Workspace) ->
         sandbox: Sandbox = module.create(replace(spec, masks=covers), endpoint)
         return sandbox
 
-    after = partial(fill, workspace=workspace) if isinstance(workspace, VolumeWorkspace) else None
+    async def after(sandbox: Sandbox) -> None:
+        if isinstance(workspace, VolumeWorkspace):
+            await fill(sandbox, workspace=workspace)
+        if opened is not None:
+            await opened(sandbox)
+
     return LateSandbox(make, beside=prepare, after=after)

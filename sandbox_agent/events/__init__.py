@@ -2,7 +2,7 @@
 
 The conversation *is* the fold of these events (`engine.history.fold`). `TextDelta` and `ThinkingDelta` are for
 live output only and are not recorded: the whole text follows in `AssistantMessage`. A new event is a class in
-`calls` or `session`, and its name here.
+`calls`, `network` or `session`, and its name here.
 """
 
 from sandbox_agent.events.base import Event
@@ -15,6 +15,7 @@ from sandbox_agent.events.calls import (
     ToolStarted,
 )
 from sandbox_agent.events.codec import EVENT_TYPES, decode, encode
+from sandbox_agent.events.network import EgressDecided, EgressEnded
 from sandbox_agent.events.session import (
     RECORD_VERSION,
     AssistantMessage,
@@ -44,6 +45,8 @@ __all__ = [
     "ChangesApplied",
     "CheckpointTaken",
     "ConversationRewound",
+    "EgressDecided",
+    "EgressEnded",
     "Event",
     "FolderDrifted",
     "HookRan",

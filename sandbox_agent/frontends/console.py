@@ -13,6 +13,7 @@ from rich.text import Text
 from sandbox_agent.events import (
     AssistantMessage,
     ChangesApplied,
+    EgressDecided,
     Event,
     FolderDrifted,
     HookRan,
@@ -30,7 +31,7 @@ from sandbox_agent.events import (
     ToolStarted,
     UserMessage,
 )
-from sandbox_agent.frontends import hook_lines, outcome, words
+from sandbox_agent.frontends import hook_lines, network, outcome, words
 from sandbox_agent.frontends.drift import drift_line
 from sandbox_agent.frontends.printer import Printer
 from sandbox_agent.frontends.sanitise import sanitise
@@ -108,6 +109,10 @@ class ConsoleView:
             case HookRan():
                 for line in hook_lines.lines(event, verbose=self._verbose):
                     self._printer.line(Text(self._who(event)).append(line))
+            case EgressDecided():
+                told = network.decision_line(event, verbose=self._verbose)
+                if told is not None:
+                    self._printer.line(self._who(event) + told, style="yellow" if event.verdict == "deny" else "dim")
             case LimitReached():
                 self._printer.line(f"! the limit {sanitise(event.limit)} = {event.value:g} was reached", style="yellow")
             case FolderDrifted():

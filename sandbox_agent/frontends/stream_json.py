@@ -15,6 +15,8 @@ from typing import TextIO
 from sandbox_agent.events import (
     AssistantMessage,
     CallEffects,
+    EgressDecided,
+    EgressEnded,
     Event,
     FolderDrifted,
     LimitReached,
@@ -26,6 +28,7 @@ from sandbox_agent.events import (
     ToolFinished,
     ToolResultsMessage,
 )
+from sandbox_agent.frontends import network
 from sandbox_agent.frontends.summary import RunSummary
 from sandbox_agent.types import JsonObject, Usage
 
@@ -61,6 +64,7 @@ def result(summary: RunSummary) -> JsonObject:
             for denial in summary.denials
         ],
         "contradictions": summary.contradictions,
+        "hosts_asked": summary.network.as_json(),
         **changes(summary),
         "record_head": summary.record_head,
         "exit_code": summary.exit_code,
@@ -177,6 +181,8 @@ def _system(event: Event) -> JsonObject | None:
             }
         case CallEffects():
             return {"subtype": "call_effects", **_effects(event)}
+        case EgressDecided() | EgressEnded():
+            return network.line_of(event)
         case LimitReached():
             return {"subtype": "limit_reached", "limit": event.limit, "value": event.value}
         case FolderDrifted():

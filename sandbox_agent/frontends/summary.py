@@ -9,6 +9,8 @@ from sandbox_agent.events import (
     AssistantMessage,
     CallEffects,
     ChangesApplied,
+    EgressDecided,
+    EgressEnded,
     Event,
     FolderDrifted,
     LimitReached,
@@ -16,6 +18,7 @@ from sandbox_agent.events import (
     RunFinished,
     SessionStarted,
 )
+from sandbox_agent.frontends.network import HostsAsked
 from sandbox_agent.types import JsonObject
 
 EXIT_CODES = {
@@ -62,6 +65,8 @@ class RunSummary:
     limit: LimitReached | None = None
     drifted: dict[str, str] = field(default_factory=dict)
     """Path to kind, as last told."""
+    network: HostsAsked = field(default_factory=HostsAsked)
+    """Which hosts were asked for, and what became of it."""
     stop_reason: str | None = None
     contradictions: list[JsonObject] = field(default_factory=list)
     """Calls that did other than they declared, see `CallEffects`."""
@@ -85,6 +90,8 @@ class RunSummary:
                 self.applied = event
             case FolderDrifted():
                 self.drifted |= {str(one["path"]): str(one["kind"]) for one in event.changed}
+            case EgressDecided() | EgressEnded():
+                self.network.feed(event)
             case CallEffects() if event.contradictions:
                 self.contradictions.append(_contradiction(event))
             case LimitReached(agent_id="main"):

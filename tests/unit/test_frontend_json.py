@@ -44,6 +44,7 @@ RESULT = {
     "usage": USAGE,
     "permission_denials": DENIALS,
     "contradictions": [],
+    "hosts_asked": [],
     "applied_files": ["a.py"],
     "partially_applied_files": [],
     "unapplied_files": [],

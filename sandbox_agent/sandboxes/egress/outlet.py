@@ -18,7 +18,7 @@ from sandbox_agent.sandboxes.egress import ca, hosts
 from sandbox_agent.sandboxes.egress.dial import Connect, Dialler, Resolve, connect, is_own, resolve, routes_of
 from sandbox_agent.sandboxes.egress.forwarder import FOLDER
 from sandbox_agent.sandboxes.egress.gate import Gate
-from sandbox_agent.sandboxes.egress.ledger import Ledger, Told
+from sandbox_agent.sandboxes.egress.ledger import Ended, Ledger, Told
 from sandbox_agent.sandboxes.egress.proxy import Caps, Proxy
 from sandbox_agent.sandboxes.egress.tunnel import Tunnel, TunnelLostError
 from sandbox_agent.sandboxes.program import INTERPRETERS, command
@@ -131,38 +131,41 @@ class Outlet:
     async def serve(self) -> None:
         """Serve the tools' connections; ends when the container has."""
         while self._tunnel is not None:
+            lost = ""
             try:
                 await self._tunnel.run(self._proxy.serve)
             except TunnelLostError as exc:
-                self._tell(GateChanged(False, f"the forwarder {exc}"))
+                lost = f"the forwarder {exc}"
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._tunnel.aclose()
-            self._tunnel = await self._reopened()
+            self._tunnel = await self._reopened(lost)
 
     async def aclose(self) -> None:
         """End the forwarder."""
         if self._tunnel is not None:
             await self._tunnel.aclose()
 
-    async def _reopened(self) -> Tunnel | None:
+    async def _reopened(self, lost: str) -> Tunnel | None:
         """Another forwarder; None when there is no container for it any more."""
         assert self._start is not None
-        wait_s, told = _FIRST_WAIT_S, ""
-        while True:
-            await anyio.sleep(wait_s)
+        reasons, told = [lost], ""
+        tunnel, wait_s = None, _FIRST_WAIT_S
+        while tunnel is None:
             try:
                 tunnel = await self._opened(self._start)
             except SandboxError:
-                return None  # whoever uses the container next is told
+                return None  # it was closed, or whoever uses it next is told how it died
             except TunnelLostError as exc:
-                if str(exc) != told:
-                    told = str(exc)
-                    self._tell(GateChanged(False, f"the forwarder {exc}"))
+                reasons.append(f"the next one {exc}")
+            if (now := "; ".join(dict.fromkeys(reasons))) != told:
+                told = now
+                self._tell(GateChanged(False, now))
+            if tunnel is None:
+                await anyio.sleep(wait_s)
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-                continue
-            self._tell(GateChanged(True))
-            return tunnel
+        self._tell(GateChanged(True))
+        return tunnel
 
     async def _opened(self, start: OpenProgram) -> Tunnel:
         known = (self._interpreter,) if self._interpreter else INTERPRETERS
@@ -182,3 +185,6 @@ class Outlet:
                 self._interpreter = interpreter
                 return tunnel
         raise TunnelLostError(reasons[0])
+
+
+__all__ = ["PORT", "Ended", "GateChanged", "Outlet", "Plan", "plan"]
