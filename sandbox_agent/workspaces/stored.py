@@ -84,8 +84,14 @@ class StoredSource:
                 scan.git.add(path)
             elif known is not None or not self._is_mask(node):
                 scan.entries[path] = self._entry(path, node, known)
-        scan.git_differs = lambda path: self._differs(path, manifest.entries.get(path))
+        scan.git_differs = lambda path: self._git_differs(path, manifest.entries.get(path))
         return scan
+
+    def _git_differs(self, path: str, known: Entry | None) -> bool:
+        """The same as `_differs`, and what was changed and taken back is what it was, also where nothing was hashed."""
+        if known is not None and known.kind is Kind.FILE and known.sha256 is None:
+            known = replace(known, sha256=self._bases.get(path))
+        return self._differs(path, known)
 
     def _is_mask(self, node: Node) -> bool:
         return (node.inode, node.size_bytes, node.mtime_ns, node.ctime_ns) in self._mask_stamps

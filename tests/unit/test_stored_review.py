@@ -17,13 +17,14 @@ from workspace_trees import FOLDER, Link, Program, Shape, gist, grow, kinds, sta
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.copy import CopyWorkspace
-from sandbox_agent.workspaces.manifest import Manifest
+from sandbox_agent.workspaces.manifest import Entry, Manifest
 from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.opening import reopen
 from sandbox_agent.workspaces.record import MANIFEST_NAME, Record
 from sandbox_agent.workspaces.snapshot import Node, snapshot_of
 from sandbox_agent.workspaces.source import ContentError, LateSource, Source, TreeSource
-from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Step, Steps
+from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Loaded, Step, Steps
+from sandbox_agent.workspaces.store import Store
 from sandbox_agent.workspaces.stored import StoredSource, end_at, go_on
 from sandbox_agent.workspaces.tree import Tree
 
@@ -212,3 +213,16 @@ def test_the_layers_are_looked_at_only_for_what_was_not_kept(tmp_path: Path) -> 
     assert looks == [1]
     with pytest.raises(ContentError, match="not permitted"), source.open("big", found["big"]):
         pass
+
+
+@pytest.mark.parametrize(("content", "differs"), [(None, False), ("b" * 64, True)], ids=["undone", "changed"])
+def test_commits_that_were_undone_are_none(tmp_path: Path, content: str | None, differs: bool) -> None:
+    """A ref that is again what it was tells of no commits, also where the folder was not hashed at the start."""
+    path, size = ".git/refs/heads/main", 40
+    node = Node(Kind.FILE, 0o644, size, content)
+    loaded = Loaded(Step(0, "undo", "0" * 64, 0.0, "t"), snapshot_of({path: node}), {path: "a" * 64})
+    manifest = Manifest({path: Entry(Kind.FILE, None, 0o644, size)})
+
+    scan = StoredSource(loaded, Store(tmp_path)).scan(manifest, Notes())
+
+    assert scan.git_differs(path) is differs
