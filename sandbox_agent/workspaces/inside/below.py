@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 
-from sandbox_agent.workspaces.inside.attributes import names_of, text_of
+from sandbox_agent.workspaces.inside.attributes import names_of, set_mode, text_of
 
 FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 HANDLE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -35,7 +35,7 @@ class Below:
         """Make sure that its owner, whom we run as, has these bits on an opened entry; noted, to be taken back."""
         info = os.fstat(fd)
         if info.st_uid == os.geteuid() and info.st_mode & bits != bits:
-            os.chmod(self_path(fd), stat.S_IMODE(info.st_mode) | bits)
+            set_mode(self_path(fd), stat.S_IMODE(info.st_mode) | bits)
             self.granted.setdefault(path, stat.S_IMODE(info.st_mode))
 
     def attributes(self, path: bytes) -> bytes:
@@ -70,7 +70,7 @@ class Below:
                 continue  # it was removed meanwhile
             try:
                 if not stat.S_ISLNK(os.fstat(fd).st_mode):
-                    os.chmod(self_path(fd), mode)
+                    set_mode(self_path(fd), mode)
             finally:
                 os.close(fd)
         self.granted.clear()

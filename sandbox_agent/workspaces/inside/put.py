@@ -8,7 +8,7 @@ import os
 import stat
 
 from sandbox_agent.workspaces.inside import wire
-from sandbox_agent.workspaces.inside.attributes import ACL_ACCESS, adjust, names_of, parsed
+from sandbox_agent.workspaces.inside.attributes import ACL_ACCESS, adjust, names_of, parsed, set_mode
 from sandbox_agent.workspaces.inside.below import FOLDER, HANDLE, Below, self_path
 
 MAX_FAULTS = 200
@@ -113,9 +113,9 @@ class Put:
         place = self_path(fd)
         plain = stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)
         if plain and self.below.keeps_attributes and (wanted or names_of(place, follow=True)):
-            os.chmod(place, stat.S_IMODE(info.st_mode) | 0o600)
+            set_mode(place, stat.S_IMODE(info.st_mode) | 0o600)
             adjust(place, wanted)
-        os.chmod(place, mode)
+        set_mode(place, mode)
         if ACL_ACCESS in wanted:
             os.setxattr(place, ACL_ACCESS, wanted[ACL_ACCESS])
 
