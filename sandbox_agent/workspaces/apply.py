@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import ApplyOutcome, Kind
 from sandbox_agent.workspaces.hunks import Span, pick
-from sandbox_agent.workspaces.ledger import Ledger, Plan
+from sandbox_agent.workspaces.ledger import Ledger, NotKeptError, Plan
 from sandbox_agent.workspaces.manifest import Entry
 from sandbox_agent.workspaces.nofollow import NotRegularError
 from sandbox_agent.workspaces.put import Conflict, explain
@@ -84,7 +84,7 @@ class Applier:
         except Conflict as error:
             self.conflicts[difference.path] = str(error)
         except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            if error.errno in (errno.ELOOP, errno.ENOTDIR) and not isinstance(error, NotKeptError):
                 return difference  # likewise, with a link or a file on its way
             self.conflicts[difference.path] = f"what is there now cannot be kept before it goes: {error.strerror}"
         else:

@@ -28,6 +28,10 @@ APPLIED_NAME = "applied"
 VERSION = 1
 
 
+class NotKeptError(OSError):
+    """There is no room for a before-image, or no way to it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The steps of an apply in the order they are done.
@@ -54,12 +58,13 @@ class Ledger:
         """Keep the content that a step will replace or remove.
 
         Raises:
-            OSError: it cannot be read or kept. That something else is there by now is for the step to find.
+            NotKeptError: it cannot be kept.
+            OSError: it cannot be read. That something else is there by now is for the step to find.
         """
         before = difference.before
         if before is None or before.kind is not Kind.FILE or difference.kind == "mode":
             return
-        if before.sha256 in (None, GONE, NOT_KEPT) or self.store.has(before.sha256):
+        if before.sha256 in (None, GONE, NOT_KEPT) or self._has(before.sha256):
             return  # of the first nobody knows what they were, so that the step is a conflict
         try:
             with host.at(difference.path) as place:
@@ -70,8 +75,16 @@ class Ledger:
             return
         try:
             self.store.put_file(fd)
+        except OSError as error:
+            raise NotKeptError(error.errno, error.strerror) from error
         finally:
             os.close(fd)
+
+    def _has(self, sha256: str) -> bool:
+        try:
+            return self.store.has(sha256)
+        except OSError as error:
+            raise NotKeptError(error.errno, error.strerror) from error
 
     def begin(self, plan: Plan) -> None:
         """Write the plan to disk, whole or not at all."""

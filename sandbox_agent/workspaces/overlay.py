@@ -8,28 +8,26 @@ and `upper` outlives the container. Nothing is copied and nothing is hashed befo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.types import OverlayMount
-from sandbox_agent.workspaces.apply import Hunks
-from sandbox_agent.workspaces.base import ApplyOutcome, Change, Drift, Owner, View
+from sandbox_agent.workspaces.base import Change, Drift, View
 from sandbox_agent.workspaces.drift import Start, as_started, drifted
 from sandbox_agent.workspaces.entries import examine
+from sandbox_agent.workspaces.gated import GatedWorkspace
 from sandbox_agent.workspaces.gitrefs import note_refs
-from sandbox_agent.workspaces.ledger import interrupted
 from sandbox_agent.workspaces.manifest import MASKED_BY, Entry, Manifest, Stamp, stamp
 from sandbox_agent.workspaces.masklayer import build, dress
 from sandbox_agent.workspaces.masks import Masks
 from sandbox_agent.workspaces.mounting import attach_idmapped, detach, is_mounted, merged_view
-from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.record import LOWER_NAME, MANIFEST_NAME, OVERLAY_NAME, Record, remove_remains
 from sandbox_agent.workspaces.removal import remove_tree
-from sandbox_agent.workspaces.review import Difference, Review
-from sandbox_agent.workspaces.reviewing import Bringer, look
+from sandbox_agent.workspaces.review import Difference
+from sandbox_agent.workspaces.reviewing import NowThere, look
 from sandbox_agent.workspaces.source import LateSource, Source, TreeSource
 from sandbox_agent.workspaces.stored import StoredSource
 from sandbox_agent.workspaces.survey import Survey, note_owners, survey
@@ -38,7 +36,7 @@ from sandbox_agent.workspaces.tree import Tree
 MASKS, UPPER, WORK = "masks", "upper", "work"
 
 
-class OverlayWorkspace:
+class OverlayWorkspace(GatedWorkspace):
     """A `Workspace` of mode "overlay". Made by `create` or `reopen`."""
 
     mode = "overlay"
@@ -46,13 +44,9 @@ class OverlayWorkspace:
     def __init__(
         self, record: Record, state_dir: Path, notes: tuple[str, ...] = (), *, view: View | None = None
     ) -> None:
-        self._record = record
+        super().__init__(record, state_dir, notes)
         self._view = view
-        self._state_dir = state_dir
         self._folder = state_dir / OVERLAY_NAME
-        self._notes = Notes(notes)
-        self._review: Review | None = None
-        self._masked: dict[str, str] = {}
 
     @classmethod
     def make(
@@ -90,10 +84,6 @@ class OverlayWorkspace:
                 os.close(fd)
 
     @property
-    def host(self) -> Path:
-        return self._record.host
-
-    @property
     def mount(self) -> OverlayMount:
         """See `Workspace.mount`."""
         lower, upper, work = (str(self._folder / name) for name in (LOWER_NAME, UPPER, WORK))
@@ -103,29 +93,6 @@ class OverlayWorkspace:
     def mount_waits(self) -> bool:
         """See `Workspace.mount_waits`: a mask that came after the mount would come too late."""
         return True
-
-    @property
-    def owner(self) -> Owner:
-        return self._record.owner
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self._notes.lines + (self._review.notes if self._review is not None else ())
-
-    @property
-    def commits(self) -> tuple[str, ...]:
-        """See `Workspace.commits`."""
-        return self._review.commits if self._review is not None else ()
-
-    @property
-    def masked(self) -> dict[str, str]:
-        """See `Workspace.masked`."""
-        return dict(self._masked)
-
-    @property
-    def covers(self) -> tuple[str, ...]:
-        """See `Workspace.covers`: none."""
-        return ()
 
     @property
     def _lower(self) -> Path:
@@ -191,27 +158,7 @@ class OverlayWorkspace:
         with Tree(self._folder / MASKS, grant=True) as layer:
             return frozenset(stamp(found.info) for found in layer.walk(failed=lambda path, error: None))
 
-    def apply(self, paths: Collection[str] | None = None, hunks: Hunks | None = None) -> ApplyOutcome:
-        """See `Workspace.apply`. What is brought over is what `changes` last told; anything else is a conflict."""
-        self.settle()
-        if self._review is None:
-            self.changes()
-        assert self._review is not None
-        with self._host() as host, self._source(host) as source:
-            outcome = self._bringer(host).bring(self._review, source, host, paths, hunks)
-        if outcome.partial:
-            self._review = None
-        return outcome
-
-    def settle(self) -> ApplyOutcome | None:
-        """See `Workspace.settle`."""
-        if not interrupted(self._state_dir):
-            return None
-        self._review = None
-        with self._host() as host, self._source(host) as source:
-            return self._bringer(host).settle(source, host)
-
-    def _bringer(self, host: Tree) -> Bringer:
+    def _now_there(self, host: Tree) -> NowThere:
         def now_there(step: Difference) -> Entry | None:
             try:
                 with host.at(step.path) as place:
@@ -219,7 +166,7 @@ class OverlayWorkspace:
             except OSError:
                 return None
 
-        return Bringer(self._record, self._state_dir, now_there)
+        return now_there
 
     @contextmanager
     def _source(self, host: Tree) -> Iterator[Source]:
@@ -244,16 +191,6 @@ class OverlayWorkspace:
         """See `Workspace.release`: the folder's second mount goes."""
         if self._swaps_root:
             detach(self._lower)
-
-    def discard(self) -> None:
-        """See `Workspace.discard`. Raises LeftToRootError where the kernel's own folder is out of our reach."""
-        remove_remains(self._state_dir)
-
-    def _host(self) -> Tree:
-        try:
-            return Tree(self.host)
-        except OSError as error:
-            raise WorkspaceError(f"{self.host}: the folder of this session cannot be opened: {error}") from error
 
     @contextmanager
     def _merged(self, host: Tree) -> Iterator[Tree]:

@@ -87,7 +87,7 @@ class VolumeWorkspace(CopyWorkspace):
         manifest.save(self._manifest_path)
 
     @contextmanager
-    def _source(self) -> Iterator[Source]:
+    def _source(self, host: Tree) -> Iterator[Source]:
         source = StoredSource.of(self._state_dir)
         if source is not None:
             yield source

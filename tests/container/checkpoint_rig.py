@@ -57,6 +57,14 @@ print(json.dumps({path: [*rest, sorted(same)] for path, (*rest, same) in tree.it
 """
 
 
+async def look(place: Place) -> Tree:
+    """Everything in a /workspace, whatever its modes; not by the code under test."""
+    looked = await place.sandbox.exec(["python3", "-c", _LOOK], cwd="/", max_output_bytes=100_000_000)
+    assert looked.exit_code == 0, looked.stderr
+    tree: Tree = json.loads(looked.stdout)
+    return tree
+
+
 @dataclass(slots=True)
 class CheckpointRig:
     """`events` is all that was told."""
@@ -86,10 +94,7 @@ class CheckpointRig:
 
     async def tree(self) -> Tree:
         """Everything in /workspace, whatever its modes; not by the code under test."""
-        looked = await self.place.sandbox.exec(["python3", "-c", _LOOK], cwd="/", max_output_bytes=100_000_000)
-        assert looked.exit_code == 0, looked.stderr
-        tree: Tree = json.loads(looked.stdout)
-        return tree
+        return await look(self.place)
 
 
 @asynccontextmanager

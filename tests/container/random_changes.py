@@ -59,11 +59,41 @@ def write(dice: random.Random, path: bytes) -> None:
             file.write(b"end")
 
 
+def attribute(dice: random.Random, path: bytes) -> None:
+    """Set or take away an extended attribute; links have none."""
+    if dice.random() < 0.7:
+        os.setxattr(
+            path, dice.choice(["user.a", "user.b"]), dice.randbytes(dice.choice([0, 3, 300])), follow_symlinks=False
+        )
+    else:
+        os.removexattr(path, "user.a", follow_symlinks=False)
+
+
+def make_anew(dice: random.Random, path: bytes) -> None:
+    """A folder of the same name with something else in it: in an overlay it hides what was there before."""
+    clear(path)
+    os.mkdir(path)
+    with open(os.path.join(path, dice.choice(NAMES)), "wb") as file:
+        file.write(b"other")
+
+
+def swap(one: bytes, other: bytes) -> None:
+    """Two entries change names, whatever they are; one may not lie in the other."""
+    aside = one + b"-aside"
+    os.rename(one, aside)
+    try:
+        os.rename(other, one)
+    except OSError:
+        os.rename(aside, one)
+        raise
+    os.rename(aside, other)
+
+
 def one_change(dice: random.Random, root: bytes) -> None:
     path = somewhere(dice, root)
     others = everything(root) or [path]
     other = dice.choice(others)
-    what = dice.randrange(14)
+    what = dice.randrange(18)
     if what <= 2:
         clear(path)
         write(dice, path)
@@ -93,8 +123,24 @@ def one_change(dice: random.Random, root: bytes) -> None:
         os.truncate(other, dice.choice([0, 10, 2_000_000]))
     elif what == 12:
         os.utime(other, ns=(0, dice.randrange(-(10**18), 2 * 10**18)), follow_symlinks=False)
-    else:
+    elif what == 13:
         os.chmod(root, dice.choice([0o700, 0o755, 0o1777]))
+    else:
+        odd_change(dice, path, other, dice.choice(others))
+
+
+def odd_change(dice: random.Random, path: bytes, other: bytes, third: bytes) -> None:
+    what = dice.randrange(4)
+    if what == 0:
+        attribute(dice, other)
+    elif what == 1:
+        make_anew(dice, other if os.path.isdir(other) and not os.path.islink(other) else path)
+    elif what == 2:
+        swap(other, third)
+    else:
+        clear(path)
+        with open(path, "wb") as file:
+            file.write(dice.randbytes(4096) * (2048 if dice.random() < 0.2 else 20))
 
 
 def change(seed: int, count: int) -> None:
