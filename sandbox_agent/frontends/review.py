@@ -18,7 +18,7 @@ from sandbox_agent.frontends.hunk_choice import choose_hunks
 from sandbox_agent.frontends.printer import Printer
 from sandbox_agent.frontends.sanitise import exact, sanitise
 from sandbox_agent.frontends.terminal import Terminal
-from sandbox_agent.frontends.words import count
+from sandbox_agent.frontends.words import count, size
 from sandbox_agent.types import JsonObject
 from sandbox_agent.workspaces.hunks import Span
 
@@ -188,11 +188,23 @@ def _entry(number: int, change: JsonObject) -> Text:
         line.append(f"  {sanitise(str(change['entry']))}", style="dim")
     if change.get("mode_before") != change.get("mode_after") and change.get("mode_before") and change.get("mode_after"):
         line.append(f"  mode {change['mode_before']} -> {change['mode_after']}", style="dim")
-    if change.get("note"):
-        line.append(f"  ({sanitise(str(change['note']))})", style="dim")
+    told = [sanitise(str(change["note"]))] if change.get("note") else []
+    told += _sizes(change) if not isinstance(change.get("diff"), str) else []
+    if told:
+        line.append(f"  ({', '.join(told)})", style="dim")
     if change.get("danger"):
         line.append(f"  ! {sanitise(str(change['danger']))}", style="red")
     return line
+
+
+def _sizes(change: JsonObject) -> list[str]:
+    """How large a file is that no diff is shown of, and was."""
+    before, after = (change.get(name) for name in ("size_before", "size_after"))
+    if change.get("entry") != "file" or (before is None and after is None):
+        return []
+    if before is None or after is None:
+        return [size(int(after))] if after is not None else [f"was {size(int(str(before)))}"]
+    return [f"{size(int(before))} -> {size(int(after))}"]
 
 
 def _show_one(printer: Printer, change: JsonObject, *, max_lines: int | None) -> None:

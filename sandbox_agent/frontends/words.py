@@ -26,6 +26,16 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}s"
 
 
+def size(number: int) -> str:
+    """ "1 byte", "12 bytes", "3.4 KiB", "1,024.0 GiB"."""
+    if number < 1024:
+        return count(number, "byte")
+    scaled, units = number / 1024, ["KiB", "MiB", "GiB"]
+    while scaled >= 1024 and len(units) > 1:
+        scaled, _ = scaled / 1024, units.pop(0)
+    return f"{scaled:,.1f} {units[0]}"
+
+
 def tokens(usage: Usage) -> str:
     """ "12,345 tokens in (9,000 from the cache), 678 out"."""
     total = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens

@@ -23,7 +23,7 @@ CHANGES = [
         danger="new executable",
         mode_after="0755",
     ),
-    change("old.bin", "deleted", note="binary"),
+    change("old.bin", "deleted", note="binary", size_before=2048),
     change("link", "link", entry="link"),
 ]
 
@@ -31,7 +31,7 @@ SHOWN = """\
 4 paths changed:
     1  M src/a.py  +1 -1
     2  A run.sh  +1 -0  ! new executable
-    3  D old.bin  (binary)
+    3  D old.bin  (binary, was 2.0 KiB)
     4  * link  link  link
 
 --- a/src/a.py
@@ -56,6 +56,24 @@ def test_changes_are_listed_then_shown_and_what_is_dangerous_comes_last() -> Non
         show(terminal.printer, CHANGES)
 
     assert screen.getvalue() == SHOWN
+
+
+def test_what_has_no_diff_has_its_sizes_and_what_others_changed_is_said() -> None:
+    """Before and after; a link has none. Where the person changed the same path it stands beside it."""
+    changes = [
+        change("new.png", "added", note="binary", size_after=1),
+        change("huge", note="larger than 256 KiB: only sizes are shown", size_before=999, size_after=5 * 1024**3),
+        change("l", "link", entry="link", size_after=4),
+    ]
+    with person() as (terminal, screen):
+        show(terminal.printer, changes, drifted={"huge": "modified", "elsewhere": "deleted"})
+
+    assert screen.getvalue().splitlines()[1:4] == [
+        "    1  A new.png  (binary, 1 byte)",
+        "    2  M huge  (larger than 256 KiB: only sizes are shown, 999 bytes -> 5.0 GiB)"
+        "  ! changed in your folder too (modified)",
+        "    3  * l  link  link",
+    ]
 
 
 def test_hostile_names_and_contents_are_escaped() -> None:
