@@ -13,10 +13,11 @@ import anyio
 from sandbox_agent.sandboxes.base import ExecResult
 from sandbox_agent.sandboxes.container import RunningContainer
 from sandbox_agent.sandboxes.perexec import PerExec
+from sandbox_agent.sandboxes.program import TOOLBOX
 from sandbox_agent.sandboxes.resident import Resident
 from sandbox_agent.sandboxes.runners import NoRunnerError, Runners
 
-APART_ENV = ("PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/tmp")
+APART_ENV = (f"PATH=/usr/local/bin:/usr/bin:/bin:{TOOLBOX}/bin", "LANG=C.UTF-8", "HOME=/tmp")
 """All that such a program finds in its environment."""
 
 _EMPTIED = ("env", "-i")

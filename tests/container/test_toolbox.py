@@ -139,3 +139,11 @@ async def test_a_toolbox_that_was_not_finished_is(
         assert (await sandbox.exec(["rg", "--version"])).exit_code == 0
     finally:
         await sandbox.close()
+
+
+async def test_what_runs_apart_finds_it_too(rig: CheckpointRig) -> None:
+    """Hooks are another user's programs, with an environment of their own."""
+    ended = await rig.place.sandbox.exec_apart(["bash", "-c", "rg --version | head -n 1; echo $PATH"], timeout_s=20)
+
+    assert ended.exit_code == 0, ended.stderr
+    assert ended.stdout.split()[-1].endswith(f":{TOOLBOX}/bin".encode())
