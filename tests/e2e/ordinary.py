@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import docker
 from program import COMMAND, Program
 
 import sandbox_agent
@@ -115,12 +116,29 @@ def ordinary(*, hidden: bool = False) -> Iterator[Ordinary]:
         with _namespace(readable, place if hidden else None) as holder:
             made = replace(made, holder=holder)
             subprocess.run([*made.inside(), "mkdir", "-p", str(made.folder), str(made.home)], check=True)
-            yield made
+            try:
+                yield made
+            finally:
+                _clear_engine(made)
     finally:
         for name in (PYTHON, INSTALLED, CODE):
             if (readable / name).exists():
                 (readable / name).rmdir()  # empty, or something is bound there after all, and that must not be removed
         shutil.rmtree(readable)
+
+
+def _clear_engine(user: Ordinary) -> None:
+    """What a test that failed left at our engine; its state folder, which knows of it, goes."""
+    client = docker.from_env()
+    try:
+        for folder in user.real(user.home).glob("state/sandbox-agent/sessions/*"):
+            only: dict[str, Any] = {"filters": {"label": f"sandbox-agent.session={folder.name}"}}
+            for container in client.containers.list(all=True, **only):
+                container.remove(force=True)
+            for volume in client.volumes.list(**only):
+                volume.remove()
+    finally:
+        client.close()
 
 
 @contextmanager
