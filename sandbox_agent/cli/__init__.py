@@ -21,6 +21,7 @@ COMMANDS = {
     "run": ("run", "Give an agent a task on a folder."),
     "demo": ("demo", "Watch a scripted model fix a real bug in a container; needs no key."),
     "doctor": ("doctor", "Check engine, image and isolation, and say what to do."),
+    "escape-test": ("escape_test", "Try to get out of the sandbox, and say which ways are open."),
     "sessions": ("sessions", "List past sessions, see the steps of one, audit its record."),
     "undo": ("undo", "Bring a session's workspace back to an earlier step."),
     "fork": ("fork", "Begin a new session at a step of another one."),

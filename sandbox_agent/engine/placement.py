@@ -122,7 +122,7 @@ async def _find_out(host: Path, endpoint: Endpoint, image: str) -> Ability:
 
 async def _try_overlay(host: Path, endpoint: Endpoint, image: str) -> str | None:
     """Mount layers over the folder as a session would; None if all is as it must be, else what was not."""
-    async with _trial_folder(endpoint, image) as folder:
+    async with trial_folder(endpoint, image) as folder:
         try:
             workspace = await anyio.to_thread.run_sync(create, "overlay", host, folder)
             layers = folder / OVERLAY_NAME
@@ -140,7 +140,7 @@ async def _try_overlay(host: Path, endpoint: Endpoint, image: str) -> str | None
 
 
 async def _try_bind(owner: Owner, endpoint: Endpoint, image: str) -> bool:
-    async with _trial_folder(endpoint, image) as folder:
+    async with trial_folder(endpoint, image) as folder:
         place = folder / "bound"
         place.mkdir(mode=0o755)
         marker, content = _mark(place, owner)
@@ -202,8 +202,8 @@ async def _ask_inside(
 
 
 @asynccontextmanager
-async def _trial_folder(endpoint: Endpoint, image: str) -> AsyncIterator[Path]:
-    """In the state folder, for its file system is what counts; gone afterwards."""
+async def trial_folder(endpoint: Endpoint, image: str) -> AsyncIterator[Path]:
+    """A state folder for a container that is no session's; gone afterwards, with all that the engine keeps for it."""
     folder = state_dir() / f"{_TRIAL}{secrets.token_hex(8)}"
     folder.mkdir(mode=0o700)
     lock = SessionLock(folder)

@@ -1,5 +1,5 @@
 """From a `SandboxSpec` to the body of the Engine API's create call, every measure of it in one place. Pure, but for
-`write_etc_files`.
+`write_etc_files` and a look at /sys/devices.
 
 Not through the command line: it cannot set the masked paths.
 """
@@ -7,7 +7,7 @@ Not through the command line: it cannot set the masked paths.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,12 +58,33 @@ _OUR_MASKED = (
     "/proc/cmdline", "/proc/config.gz", "/proc/interrupts", "/proc/softirqs", "/proc/modules", "/proc/kallsyms",
     "/proc/iomem", "/proc/ioports", "/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags",
     "/proc/vmallocinfo", "/proc/slabinfo", "/proc/zoneinfo", "/proc/pagetypeinfo", "/proc/schedstat",
-    "/proc/diskstats", "/proc/partitions", "/proc/swaps", "/sys/kernel", "/sys/module", "/sys/block", "/sys/dev",
-    "/sys/bus", "/sys/power", "/sys/hypervisor", "/sys/class/powercap", "/sys/class/dmi", "/sys/devices/virtual/dmi",
+    "/proc/diskstats", "/proc/partitions", "/proc/swaps", "/proc/mdstat", "/proc/buddyinfo", "/proc/key-users",
+    "/proc/locks", "/proc/pressure", "/proc/consoles", "/proc/tty", "/proc/driver", "/proc/misc", "/proc/dma",
+    "/proc/mtrr", "/proc/fb", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/bootconfig",
+    "/sys/kernel", "/sys/module", "/sys/block", "/sys/dev", "/sys/bus", "/sys/power", "/sys/hypervisor",
+    "/sys/class/powercap", "/sys/class/dmi", "/sys/class/block", "/sys/class/bdi", "/sys/class/misc", "/sys/class/tty",
+    "/sys/devices/virtual/dmi", "/sys/devices/virtual/block", "/sys/devices/virtual/bdi", "/sys/devices/virtual/misc",
+    "/sys/fs/bpf", "/sys/fs/btrfs", "/sys/fs/ext4", "/sys/fs/f2fs", "/sys/fs/fuse", "/sys/fs/pstore", "/sys/fs/xfs",
 )  # fmt: skip
 
+_DEVICE_FOLDERS = (
+    "LNXSYSTM:00", "breakpoint", "faux", "i8042", "kprobe", "msr", "pci0000:00", "platform", "pnp0", "soc", "software",
+    "tracepoint", "uprobe",
+)  # fmt: skip
+"""Below /sys/devices, on most machines; of the machine we run on, all are known."""
+
+_SHOWN_DEVICES = ("system", "virtual")
+"""How many processors there are, and the container's own network; programs ask for both."""
+
 MASKED_PATHS = (*_ENGINE_MASKED, *_OUR_MASKED)
-"""/sys/fs stays readable: runtimes read their limits from /sys/fs/cgroup."""
+"""/sys/fs/cgroup stays readable: runtimes read their limits there. Paths that a machine does not have do no harm."""
+
+
+def masked_devices(names: Iterable[str] = ()) -> tuple[str, ...]:
+    """What hides devices with their serial numbers; `names` are the folders below the machine's /sys/devices."""
+    found = dict.fromkeys((*_DEVICE_FOLDERS, *names))
+    return tuple(f"/sys/devices/{name}" for name in sorted(found) if name not in _SHOWN_DEVICES)
+
 
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
@@ -162,12 +183,20 @@ def _host_config(spec: SandboxSpec, nofile: int | None) -> dict[str, Any]:
         "OomScoreAdj": 500,
         "Ulimits": _ulimits(spec, nofile),
         "LogConfig": {"Type": "none"},
-        "MaskedPaths": list(MASKED_PATHS),
+        "MaskedPaths": [*MASKED_PATHS, *masked_devices(_own_devices())],
         "ReadonlyPaths": list(READONLY_PATHS),
     }
     if spec.runtime is not None:
         config["Runtime"] = spec.runtime
     return config
+
+
+def _own_devices() -> list[str]:
+    """Of the machine we run on, which is the engine's where that is local."""
+    try:
+        return os.listdir("/sys/devices")
+    except OSError:
+        return []
 
 
 def _security_options(spec: SandboxSpec) -> list[str]:
