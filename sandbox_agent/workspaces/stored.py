@@ -23,6 +23,7 @@ from sandbox_agent.workspaces.source import ContentError, Scan, Source
 from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Loaded, Steps
 from sandbox_agent.workspaces.store import Store
 from sandbox_agent.workspaces.tree import Tree
+from sandbox_agent.workspaces.walked import EMPTY_SHA256
 
 NOT_KEPT = "not kept"
 """Stands for the digest of a content that nobody knows: equal to no digest."""
@@ -173,6 +174,10 @@ class StoredSource:
         """See `Source.open`."""
         if entry.sha256 in (None, NOT_KEPT):
             raise ContentError("its content was not kept")
+        if entry.sha256 == EMPTY_SHA256:  # which nobody stores
+            with os.fdopen(os.memfd_create("empty"), "rb") as file:
+                yield file.fileno()
+            return
         if not self._store.has(entry.sha256) and self._spare is not None:
             with self._spare.open(path, entry) as fd:
                 yield fd

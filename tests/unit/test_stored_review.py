@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import stat
@@ -226,3 +227,13 @@ def test_commits_that_were_undone_are_none(tmp_path: Path, content: str | None, 
     scan = StoredSource(loaded, Store(tmp_path)).scan(manifest, Notes())
 
     assert scan.git_differs(path) is differs
+
+
+def test_an_empty_file_needs_no_store(tmp_path: Path) -> None:
+    """The checkpoint never asks for what is in it, so no store has it, and a copy in a volume has no other source."""
+    empty = Entry(Kind.FILE, hashlib.sha256(b"").hexdigest())
+    step = Step(0, "base", "", 0.0, "token")
+    source = StoredSource(Loaded(step, snapshot_of({}), {}), Store(tmp_path / "store"))
+
+    with source.open("any", empty) as fd:
+        assert os.read(fd, 10) == b""
