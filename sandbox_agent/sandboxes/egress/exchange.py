@@ -66,7 +66,7 @@ class Exchange:
     def _target(self) -> bytes:
         if self._dialled.route is None:
             return self._request.path
-        return b"http://" + self._request.host.encode("ascii") + b":%d" % self._request.port + self._request.path
+        return b"http://" + self._request.where + self._request.path
 
     def _extra(self) -> tuple[tuple[bytes, bytes], ...]:
         return () if self._dialled.route is None else self._dialled.route.headers()
@@ -99,8 +99,7 @@ class Exchange:
                 if event is h11.NEED_DATA:
                     await self._receive()
                 elif isinstance(event, h11.InformationalResponse):
-                    if event.status_code == 101:
-                        raise BadAnswerError("the server changes to another protocol")
+                    continue  # a change to another protocol is not one of these: h11 takes it for malformed
                 elif isinstance(event, h11.Response):
                     await self._pass_on(self._head(event))
                 elif isinstance(event, h11.Data):

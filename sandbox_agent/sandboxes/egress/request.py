@@ -50,6 +50,13 @@ class Request:
         return self.method == b"CONNECT"
 
     @property
+    def where(self) -> bytes:
+        """Host and port as they go out, in their one spelling."""
+        host = canonical_host(self.host)
+        name = f"[{host}]" if ":" in host else host
+        return (name if self.port == _HTTP_DEFAULT_PORT else f"{name}:{self.port}").encode("ascii")
+
+    @property
     def expects_continue(self) -> bool:
         return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers)
 
@@ -87,13 +94,10 @@ def outgoing(request: Request, target: bytes, extra: tuple[tuple[bytes, bytes], 
     named = {word.strip().lower() for value in lists for word in value.split(b",")}
     kept = [(name, value) for name, value in request.headers if name not in _HOP_BY_HOP | named]
     framing = [pair for pair in request.headers if pair[0] in (b"content-length", b"transfer-encoding")]
-    host = request.host.encode("ascii")
-    if request.port != _HTTP_DEFAULT_PORT:
-        host += b":%d" % request.port
     return h11.Request(
         method=request.method,
         target=target,
-        headers=[(b"Host", host), *kept, *framing, *extra, (b"Connection", b"close")],
+        headers=[(b"Host", request.where), *kept, *framing, *extra, (b"Connection", b"close")],
     )
 
 
