@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from sandbox_agent.policy.calls import access_is_protected, by_rule, plan_denial
 from sandbox_agent.policy.coverage import Case, Uncovered, case_of, cover, shown, speaks_of
+from sandbox_agent.policy.critical import critical_removal
 from sandbox_agent.policy.rules import Rule, RuleSet
 from sandbox_agent.policy.shell.parser import hidden_character
 from sandbox_agent.types import Decision, Mode, PermissionRequest, Verdict
@@ -31,7 +32,7 @@ def judge_command(rules: RuleSet, request: PermissionRequest, mode: Mode) -> Dec
             Verdict.ASK, f"which program runs is only known at run time ({unseen}), and rules restrict some."
         )
     if mode is Mode.BYPASS:
-        return Decision(Verdict.ALLOW, "the mode bypassPermissions allows what no rule forbids.")
+        return _bypassing(case)
     if mode is Mode.PLAN and not case.analysis.only_reads:
         return plan_denial("this command")
     everything = next((r for r in rules.allow if r.names(request.tool) and is_everything(r)), None)
@@ -56,6 +57,13 @@ def _unreadable(problem: str, restricted: bool, mode: Mode) -> Decision:
     if mode is Mode.BYPASS:
         return Decision(Verdict.ALLOW, "the mode bypassPermissions allows what no rule forbids.")
     return Decision(Verdict.ASK, f"the command cannot be judged: {problem}.")
+
+
+def _bypassing(case: Case) -> Decision:
+    removal = critical_removal(case.analysis, case.folders)
+    if removal is not None:
+        return Decision(Verdict.ASK, f"`{shown(removal)}` removes what no mode removes unasked.")
+    return Decision(Verdict.ALLOW, "the mode bypassPermissions allows what no rule forbids.")
 
 
 def _shown_as_it_is(case: Case) -> bool:

@@ -1,7 +1,7 @@
 """Runs in the container: shell forms from stdin, each by bash in a fresh folder; says what really ran and changed.
 
-In: {"forms": [text, ...]}. Out, one JSON line: for each form the arguments of every run of the marker program, the
-names in the folder that are new or different afterwards, and whether it had to be stopped.
+In: {"forms": [text, ...], "limit_s": for each}. Out, one JSON line: for each form the arguments of every run of the
+marker program, the names in the folder that are new or different afterwards, and whether it had to be stopped.
 """
 
 import contextlib
@@ -21,7 +21,6 @@ LOG = ROOM + "/log"
 PATH = ROOM + "/bin:/usr/local/bin:/usr/bin:/bin"
 ALIVE_FD = 97
 IDENTITY = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-LIMIT_S = 1.0
 # One write for each run, so that runs at the same time do not mix.
 MARKER = f'#!/bin/sh\nprintf "%s\\037" "$@" "$(printf "\\036")" >> {LOG} 2>/dev/null\n'
 
@@ -66,7 +65,7 @@ def content():
     return found
 
 
-def run(form):
+def run(form, limit_s):
     fresh_folder(form)
     open(LOG, "w").close()
     before = content()
@@ -85,7 +84,7 @@ def run(form):
     )
     os.close(ALIVE_FD)
     # The pipe ends when everything that the form started has ended.
-    stopped = not select.select([alive], [], [], LIMIT_S)[0]
+    stopped = not select.select([alive], [], [], limit_s)[0]
     os.close(alive)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -102,8 +101,8 @@ def run(form):
 def main():
     prepare()
     started = time.monotonic()
-    forms = json.load(sys.stdin)["forms"]
-    outcomes = [run(form) for form in forms]
+    asked = json.load(sys.stdin)
+    outcomes = [run(form, asked["limit_s"]) for form in asked["forms"]]
     shutil.rmtree(FOLDER, ignore_errors=True)
     print(json.dumps({"outcomes": outcomes, "took_s": time.monotonic() - started}))
 

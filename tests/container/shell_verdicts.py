@@ -19,6 +19,8 @@ from sandbox_agent.types import Decision, Mode, PermissionRequest, Subject, Verd
 
 PROGRAM = Path(shell_forms_program.__file__).read_text()
 BATCH_TIMEOUT_S = 170
+LIMIT_S = 1.0
+"""For one form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,9 @@ NAMED = rules(
 )
 
 
-async def outcomes(sandbox: Sandbox, forms: Sequence[Form]) -> list[Outcome]:
+async def outcomes(sandbox: Sandbox, texts: Sequence[str], *, limit_s: float = LIMIT_S) -> list[Outcome]:
     """Run the forms one after the other in the sandbox."""
-    stdin = json.dumps({"forms": [form.text for form in forms]}).encode("utf-8", "surrogatepass")
+    stdin = json.dumps({"forms": list(texts), "limit_s": limit_s}).encode("utf-8", "surrogatepass")
     ended = await sandbox.exec(
         ["python3", "-c", PROGRAM], stdin=stdin, cwd="/workspace", timeout_s=BATCH_TIMEOUT_S, max_output_bytes=1 << 24
     )

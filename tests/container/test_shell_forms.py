@@ -35,7 +35,7 @@ async def check(box: ToolBox, forms: Sequence[Form]) -> None:
     wrong: list[tuple[str, tuple[tuple[str, ...], ...], list[str]]] = []
     ran = 0
     for batch in batches(forms):
-        for form, outcome in zip(batch, await outcomes(box.sandbox, batch), strict=True):
+        for form, outcome in zip(batch, await outcomes(box.sandbox, [form.text for form in batch]), strict=True):
             ran += bool(outcome.runs)
             found = faults(form, outcome)
             wrong += [(form.text, outcome.runs, found)] if found else []

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_desk import bash, policy
 
+from sandbox_agent.policy.policy import Policy
 from sandbox_agent.policy.shell.parser import UnreadableError, parse_with, shfmt_binary
 from sandbox_agent.types import Mode, Verdict
 
 CASES: dict[str, Any] = yaml.safe_load((Path(__file__).parents[1] / "data" / "shell_cases.yaml").read_text())
+VECTORS: dict[str, Any] = yaml.safe_load((Path(__file__).parents[1] / "data" / "shell_vectors.yaml").read_text())
 RULES = (
     policy(allow=["Bash(*)"], deny=["Bash(rm:*)", "Read(.env)"]),
     policy(),
@@ -53,6 +55,56 @@ def test_a_command_that_runs_is_never_missed(marker: str, wrappers: list[str], f
     for form in (*wrappers, *forms):
         text = form.replace("%q", shlex.quote(text)).replace("%s", text)
     assert bash(policy(allow=["Bash(*)"], deny=["Bash(mark:*)"]), text).verdict is not Verdict.ALLOW, text
+
+
+COMMANDS: list[str] = [command for entry in VECTORS["vectors"] for command in entry["commands"]]
+RULE_TEXTS: list[str] = sorted(
+    {rule for rules in VECTORS["rule_sets"].values() for kind in rules.values() for rule in kind} | {"Bash", "Bash(*)"}
+)
+
+
+def rule_set(allow: list[str], deny: list[str]) -> Policy:
+    return policy(allow=allow, deny=deny, ask=["Bash(make:*)"])
+
+
+# dontAsk denies what would be asked, and an allow rule may well answer that.
+MODES = st.sampled_from([mode for mode in Mode if mode is not Mode.DONT_ASK])
+LISTS_OF_RULES = st.lists(st.sampled_from(RULE_TEXTS), max_size=4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(COMMANDS), LISTS_OF_RULES, LISTS_OF_RULES, st.sampled_from(RULE_TEXTS), MODES)
+def test_a_denial_stays_whatever_else_is_allowed(
+    command: str, allow: list[str], deny: list[str], more: str, mode: Mode
+) -> None:
+    """Adding an allow rule never turns deny into anything else."""
+    if bash(rule_set(allow, deny), command, mode=mode).verdict is Verdict.DENY:
+        added = bash(rule_set([*allow, more], deny), command, mode=mode)
+        assert added.verdict is Verdict.DENY
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(COMMANDS), LISTS_OF_RULES, LISTS_OF_RULES, st.sampled_from(RULE_TEXTS), st.sampled_from(Mode))
+def test_a_deny_rule_more_never_loosens(command: str, allow: list[str], deny: list[str], more: str, mode: Mode) -> None:
+    """In any mode."""
+    without = bash(rule_set(allow, deny), command, mode=mode).verdict
+    assert bash(rule_set(allow, [*deny, more]), command, mode=mode).verdict >= without
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(COMMANDS),
+    st.sampled_from(COMMANDS),
+    st.sampled_from(
+        ["%s\n%s", "{ %s\n} && { %s\n}", "( %s\n) | { %s\n}", "if %s\nthen %s\nfi", "! { %s\n} || { %s\n}"]
+    ),
+    st.sampled_from(sorted(VECTORS["rule_sets"])),
+)
+def test_a_compound_is_as_strict_as_its_strictest_part(one: str, other: str, form: str, rules: str) -> None:
+    """In whatever list the parts stand."""
+    judged_by = policy(**VECTORS["rule_sets"][rules])
+    parts = max(bash(judged_by, one).verdict, bash(judged_by, other).verdict)
+    assert bash(judged_by, form % (one, other)).verdict >= parts
 
 
 def test_the_parser_is_the_one_of_the_package() -> None:

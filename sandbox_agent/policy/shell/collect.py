@@ -104,7 +104,7 @@ def _walked(current: ShellText, timeout_s: float) -> Found:
 def _read_by_sh(text: str, walked: Found, timeout_s: float) -> None:
     """Take in what a plain `sh` would run of a text that is bash."""
     try:
-        plain = walk(parse(text, dialect="posix", timeout_s=timeout_s), text)
+        plain = walk(parse(text, dialect="posix", timeout_s=timeout_s), text, plain_sh=True)
     except UnreadableError:
         walked.concerns.append(Concern(text, "a plain sh reads it otherwise; write bash -c"))
         return

@@ -63,6 +63,8 @@ def parse_with(binary: str | None, text: str, *, dialect: str = "bash", timeout_
     if _open_brackets(text) > MAX_NESTING:
         raise UnreadableError(f"brackets are nested more than {MAX_NESTING} deep")
     tree = _tree(_run(binary, raw, dialect, timeout_s))
+    if not tree.get("Stmts") and any(line.strip() and line.lstrip()[:1] != b"#" for line in raw.split(b"\n")):
+        raise UnreadableError("the shell parser found nothing in it")
     if _COMMENT_CONTINUED.search(raw) and _has_continued_comment(tree):
         raise UnreadableError("a comment ends in a backslash, and what follows it would be read wrongly; take it out")
     return tree
