@@ -109,13 +109,14 @@ class Channel:
         Raises:
             HandsLostError: the process is gone, too slow, or sent no frame.
         """
+        if not self._waiting and (frame := await self._received()) is not None:
+            return frame  # most of many small ones are here already
         try:
             with anyio.fail_after(timeout_s):
                 await self._flush()
-                size, letter = wire.HEADER.unpack(await self._take(wire.HEADER.size))
-                if size > MAX_FRAME_BYTES:
-                    raise await self.malformed()
-                return Frame(letter, await self._take(size))
+                while (frame := await self._received()) is None:
+                    await self._more()
+                return frame
         except TimeoutError:
             await self.aclose()
             raise HandsLostError(f"the process that takes checkpoints did not answer within {timeout_s:g} s") from None
@@ -125,17 +126,27 @@ class Channel:
         await self.aclose()
         return HandsLostError("the process that takes checkpoints said what it never says; something interfered")
 
-    async def _take(self, size: int) -> bytes:
-        while len(self._buffer) < size:
-            chunk = await self.stream.receive() if self.stream is not None else b""
-            if not chunk:
-                if self.stream is not None and not self._buffer:
-                    raise HandsLostError("the process that takes checkpoints was killed")
-                raise HandsLostError("the process that takes checkpoints ended in the middle of an answer")
-            self._buffer += chunk
-        data = bytes(self._buffer[:size])
-        del self._buffer[:size]
-        return data
+    async def _received(self) -> Frame | None:
+        """The next frame if all of it is here."""
+        if len(self._buffer) < wire.HEADER.size:
+            return None
+        size, letter = wire.HEADER.unpack_from(self._buffer)
+        if size > MAX_FRAME_BYTES:
+            raise await self.malformed()
+        end = wire.HEADER.size + size
+        if len(self._buffer) < end:
+            return None
+        body = bytes(self._buffer[wire.HEADER.size : end])
+        del self._buffer[:end]
+        return Frame(letter, body)
+
+    async def _more(self) -> None:
+        chunk = await self.stream.receive() if self.stream is not None else b""
+        if not chunk:
+            if self.stream is not None and not self._buffer:
+                raise HandsLostError("the process that takes checkpoints was killed")
+            raise HandsLostError("the process that takes checkpoints ended in the middle of an answer")
+        self._buffer += chunk
 
 
 async def retried(act: Callable[[], Awaitable[T]], *, between: Callable[[], Awaitable[object]] | None = None) -> T:

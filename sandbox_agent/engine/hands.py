@@ -22,9 +22,9 @@ from sandbox_agent.workspaces.inside import wire
 from sandbox_agent.workspaces.manifest import RACY_NS
 from sandbox_agent.workspaces.plan import Act, Plan
 from sandbox_agent.workspaces.snapshot import LOST_TOO_LARGE, LOST_UNREADABLE, OWN, Node
-from sandbox_agent.workspaces.store import Part, Store
+from sandbox_agent.workspaces.store import Batch, Part, Store
 
-FILES_AT_ONCE = 500
+FILES_AT_ONCE = 2000
 NAMES_AT_ONCE_BYTES = wire.CHUNK
 WALK_S = 120.0
 ANSWER_S = 300.0
@@ -131,22 +131,25 @@ class Hands:
         names = b"\0".join(path.encode("utf-8", "surrogateescape") for path in paths)
         await self._channel.send(wire.GIVE, wire.OFFSET.pack(most_bytes) + names)
         given: list[Given] = []
-        for _ in paths:
-            given.append(await self._one(store, limit_bytes, most_bytes))
-            limit_bytes -= given[-1].added_bytes
+        with store.batch() as batch:
+            for _ in paths:
+                given.append(await self._one(batch, limit_bytes, most_bytes))
+                limit_bytes -= given[-1].added_bytes
         if (await self._channel.receive(ANSWER_S)).letter != wire.END:
             raise await self._channel.malformed()
         return given
 
-    async def _one(self, store: Store, limit_bytes: int, most_bytes: int) -> Given:
+    async def _one(self, batch: Batch, limit_bytes: int, most_bytes: int) -> Given:
         frame = await self._channel.receive(ANSWER_S)
+        if frame.letter == wire.WHOLE:
+            return await self._small(frame.body, batch, limit_bytes, most_bytes)
         if frame.letter == wire.FAULT:
             return Given(lost=_LOST.get(frame.body))
         now, _, numbers = frame.body.partition(b" ")
         before = walked.file_node(numbers, self._owner)
-        if frame.letter != wire.STATE or before is None or not now.isdigit():
+        if frame.letter != wire.STATE or before is None or not _is_time(now):
             raise await self._channel.malformed()
-        with store.part() as part:
+        with batch.store.part() as part:
             part.limit_bytes = limit_bytes
             position = size = 0
             while (frame := await self._channel.receive(ANSWER_S)).letter == wire.DATA:
@@ -166,10 +169,17 @@ class Hands:
             sha256 = await _keep(part, before.size_bytes, size)
             if part.refused:
                 return Given(lost=LOST_TOO_LARGE)
-        stable = walked.same_stamp(before, after)
-        racy = after.ctime_ns > int(now) - RACY_NS
-        node = after._replace(sha256=sha256, size_bytes=before.size_bytes)
-        return Given(node, stable=stable, racy=racy, added_bytes=size if part.added else 0)
+        return _given(int(now), before, after, sha256, size if part.added else 0)
+
+    async def _small(self, body: bytes, batch: Batch, limit_bytes: int, most_bytes: int) -> Given:
+        """A file that came in one frame."""
+        now, *states, data = body.split(b"\0", 3) if body.count(b"\0") >= 3 else (b"", body)
+        before, after = (walked.file_node(state, self._owner) for state in states) if len(states) == 2 else (None, None)
+        fits = before is not None and len(data) == before.size_bytes <= min(most_bytes, wire.SMALL)
+        if before is None or after is None or not _is_time(now) or not fits:
+            raise await self._channel.malformed()
+        put = batch.put(data, limit_bytes)
+        return _given(int(now), before, after, *put) if put is not None else Given(lost=LOST_TOO_LARGE)
 
     async def put(self, made: Plan, names: Mapping[str, str], store: Store) -> list[str]:
         """Carry out a plan; returns what went wrong, as texts. Lost in the middle, it can be done again.
@@ -199,6 +209,10 @@ class Hands:
             numbers = b"\0%o %d %d " % (act.node.mode, act.node.mtime_ns, gid)
             await self._channel.send(act.letter, path + numbers + act.node.attributes.encode())
             return
+        if act.node is not None and act.node.size_bytes <= wire.SMALL:
+            data = store.read(names[act.path], wire.SMALL) if act.path in names else b""
+            await self._channel.send(wire.WHOLE, path + b"\0" + data.ljust(act.node.size_bytes, b"\0"))
+            return
         await self._channel.send(act.letter, path + b"\0" + act.target.encode("utf-8", "surrogateescape"))
         if act.letter == wire.FILE:
             assert act.node is not None
@@ -211,6 +225,16 @@ class Hands:
             for offset, size in _pieces(fd):
                 data = os.pread(fd, size, offset)
                 await self._channel.send(wire.DATA, wire.OFFSET.pack(offset) + data)
+
+
+def _is_time(text: bytes) -> bool:
+    return text.isdigit() and len(text) < 30  # Python refuses to make a number of thousands of digits
+
+
+def _given(now_ns: int, before: Node, after: Node, sha256: str, added_bytes: int) -> Given:
+    node = after._replace(sha256=sha256, size_bytes=before.size_bytes)
+    racy = after.ctime_ns > now_ns - RACY_NS
+    return Given(node, stable=walked.same_stamp(before, after), racy=racy, added_bytes=added_bytes)
 
 
 async def _keep(part: Part, size_bytes: int, data_bytes: int) -> str:

@@ -110,7 +110,7 @@ class Taker:
     async def look_at(self, paths: Set[str]) -> None:
         """Bring `snapshot` up to date where only these paths can have changed."""
         doubted = self._doubted
-        await self._see(await self.hands.tell(paths), paths)
+        await self._see(await self.hands.tell(sorted(paths)), paths)
         # The other side's last walk knows nothing of these: what of them has gone by the next one, it would not miss.
         self._doubted |= doubted | paths
 
@@ -153,11 +153,12 @@ class Taker:
     def _keep(self, files: Mapping[str, Node]) -> dict[str, str]:
         found: dict[str, str] = {}
         taken = 0
-        for path, node in files.items():
-            limit = self._limits.left_bytes(taken)
-            sha256 = self._base.keep(path, node, self.store, limit) if node.size_bytes else EMPTY_SHA256
-            taken += node.size_bytes if sha256 is not None else 0
-            found[path] = sha256 or self._base.known_sha256(path) or ""
+        with self.store.batch() as batch:
+            for path, node in files.items():
+                limit = self._limits.left_bytes(taken)
+                sha256 = self._base.keep(path, node, batch, limit) if node.size_bytes else EMPTY_SHA256
+                taken += node.size_bytes if sha256 is not None else 0
+                found[path] = sha256 or self._base.known_sha256(path) or ""
         self._limits.used_bytes += taken
         return found
 

@@ -15,7 +15,7 @@ from sandbox_agent.workspaces.content import digest
 from sandbox_agent.workspaces.manifest import RACY_NS, Entry, Manifest, stamp
 from sandbox_agent.workspaces.record import MANIFEST_NAME
 from sandbox_agent.workspaces.snapshot import Node
-from sandbox_agent.workspaces.store import Store
+from sandbox_agent.workspaces.store import Batch, Store
 from sandbox_agent.workspaces.tree import Tree
 
 
@@ -42,7 +42,7 @@ class BaseFiles:
         entry = self._entry(path)
         return entry.sha256 if entry is not None else None
 
-    def keep(self, path: str, node: Node, store: Store, limit_bytes: int) -> str | None:
+    def keep(self, path: str, node: Node, store: Store | Batch, limit_bytes: int) -> str | None:
         """Put the content that `node` had in the base into the store.
 
         Args:

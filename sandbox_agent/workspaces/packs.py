@@ -36,9 +36,10 @@ class Packs:
     def __init__(self, folder: Path) -> None:
         """The folder is made when the first pack comes."""
         self.folder = folder
+        self._text = str(folder)
         self._found: dict[bytes, Packed] = {}
         self._next = 0
-        self._linked: set[tuple[int, int]] = set()
+        self._linked: set[tuple[str, int]] = set()
 
     def find(self, sha256: bytes) -> Packed | None:
         """Where a content is, by its digest as bytes; None if it is in no pack."""
@@ -82,16 +83,15 @@ class Packs:
         Raises:
             OSError: the file system cannot, or the pack is gone.
         """
-        info = self.path(number).lstat()
-        if (info.st_dev, info.st_ino) not in other._linked:
+        if (self._text, number) not in other._linked:
             other.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             other._read_all()
             os.link(self.path(number), other.path(other._next), follow_symlinks=False)
-            other._linked.add((info.st_dev, info.st_ino))
+            other._linked.add((self._text, number))
             other._read_next()
 
-    def path(self, number: int) -> Path:
-        return self.folder / f"{number:06d}"
+    def path(self, number: int) -> str:
+        return f"{self._text}/{number:06d}"
 
     def _read_all(self) -> None:
         while self._read_next():
@@ -99,10 +99,9 @@ class Packs:
 
     def _read_next(self) -> bool:
         """Take in the table of the next pack; False when there is none."""
-        try:
-            fd = os.open(self.path(self._next), _READ_FLAGS)
-        except FileNotFoundError:
+        if not os.path.exists(self.path(self._next)):
             return False
+        fd = os.open(self.path(self._next), _READ_FLAGS)
         try:
             for digest, offset, size in _table(fd):
                 self._found.setdefault(digest, Packed(self._next, offset, size))

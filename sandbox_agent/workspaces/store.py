@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.content import LARGE_BYTES, Content, digest, transfer
+from sandbox_agent.workspaces.inside import wire
 from sandbox_agent.workspaces.packs import Packed, Packs
 
-SMALL_BYTES = 64 * 1024
+SMALL_BYTES = wire.SMALL
 """Contents up to this size may come in batches."""
 
 BATCH_BYTES = 8 * 1024 * 1024
@@ -39,11 +40,12 @@ class Store:
     def __init__(self, folder: Path) -> None:
         """The folder is made when the first content comes."""
         self.folder = folder
+        self._text = str(folder)
         self._packs = Packs(folder / "packs")
 
     def has(self, sha256: str) -> bool:
-        path = self._path(sha256)
-        return self._packed(sha256) is not None or path.exists()
+        place = self._place(sha256)
+        return self._packed(sha256) is not None or os.path.exists(place)
 
     def put(self, data: bytes) -> str:
         """Keep some bytes; returns their name."""
@@ -177,22 +179,26 @@ class Store:
         return data
 
     def _path(self, sha256: str) -> Path:
+        return Path(self._place(sha256))
+
+    def _place(self, sha256: str) -> str:
+        """As text: making a `Path` takes longer than all else about a small content."""
         name = sha256.removeprefix("blocks:")
         if not _PLAIN.fullmatch(name):
             raise WorkspaceError(f"{sha256!r} is no name of a content")
-        return self.folder / name[:2] / (name[2:] if name == sha256 else f"{name[2:]}.blocks")
+        return f"{self._text}/{name[:2]}/{name[2:] if name == sha256 else f'{name[2:]}.blocks'}"
 
 
 class Batch:
     """Small contents on their way into one pack. Made by `Store.batch`."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self.store = store
         self._contents: dict[bytes, bytes] = {}
         self._size_bytes = 0
 
     def has(self, sha256: str) -> bool:
-        return self._store.has(sha256) or (bool(_PLAIN.fullmatch(sha256)) and bytes.fromhex(sha256) in self._contents)
+        return self.store.has(sha256) or (bool(_PLAIN.fullmatch(sha256)) and bytes.fromhex(sha256) in self._contents)
 
     def put(self, data: bytes, limit_bytes: float = math.inf) -> Put | None:
         """Keep some bytes, at most `SMALL_BYTES`; None when that would add more than `limit_bytes` to the store."""
@@ -211,7 +217,7 @@ class Batch:
     def put_file(self, fd: int) -> Content:
         """Keep what an opened regular file holds now, whatever its size."""
         if os.fstat(fd).st_size > SMALL_BYTES:
-            return self._store.put_file(fd)
+            return self.store.put_file(fd)
         data = os.pread(fd, SMALL_BYTES, 0)
         put = self.put(data)
         assert put is not None
@@ -221,9 +227,9 @@ class Batch:
         """Write down what there is."""
         contents, self._contents, self._size_bytes = self._contents, {}, 0
         if len(contents) == 1:
-            self._store.put(*contents.values())
+            self.store.put(*contents.values())
         elif contents:
-            self._store._packs.write(contents, PART_PREFIX)
+            self.store._packs.write(contents, PART_PREFIX)
 
 
 class Put(NamedTuple):

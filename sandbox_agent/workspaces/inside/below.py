@@ -30,6 +30,8 @@ class Below:
             self.keeps_attributes = True
         except OSError as exc:
             self.keeps_attributes = exc.errno != errno.ENOTSUP
+        self.last: tuple[bytes, int] | None = None
+        self.last_fd = -1
 
     def grant(self, fd: int, path: bytes, bits: int) -> None:
         """Make sure that its owner, whom we run as, has these bits on an opened entry; noted, to be taken back."""
@@ -62,7 +64,7 @@ class Below:
             os.close(fd)
 
     def revoke(self) -> None:
-        """Take back what was granted, deepest first."""
+        """Take back what was granted, deepest first. Ends every request."""
         for path, mode in sorted(self.granted.items(), reverse=True):
             try:
                 fd = self.entry(path, HANDLE)
@@ -74,6 +76,21 @@ class Below:
             finally:
                 os.close(fd)
         self.granted.clear()
+        self.forget()
+
+    def near(self, path: bytes, bits: int) -> int:
+        """As `folder`, but it stays open: what comes next is mostly in it, too. It is not the caller's to close."""
+        if self.last != (path, bits):
+            self.forget()
+            self.last_fd = self.folder(path, bits)
+            self.last = (path, bits)
+        return self.last_fd
+
+    def forget(self) -> None:
+        """Let go of the folder that `near` holds open: it may be another one by now, or closed to us."""
+        if self.last is not None:
+            os.close(self.last_fd)
+            self.last = None
 
     def folder(self, path: bytes, bits: int) -> int:
         """A descriptor of a folder that we may go through, with more rights if `bits` says so."""
@@ -98,8 +115,4 @@ class Below:
         if not path:
             return os.dup(self.root)  # opening "." would take the right to go through it
         above, _, name = path.rpartition(b"/")
-        fd = self.folder(above, bits)
-        try:
-            return os.open(name, flags, 0o600, dir_fd=fd)
-        finally:
-            os.close(fd)
+        return os.open(name, flags, 0o600, dir_fd=self.near(above, bits))

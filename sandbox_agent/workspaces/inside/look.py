@@ -84,6 +84,8 @@ class Look:
             if not stat.S_ISREG(info.st_mode):
                 self.out.send(wire.FAULT, b"%d" % errno.EINVAL)
                 return
+            if info.st_size <= min(limit, wire.SMALL) and self.small(fd, info):
+                return
             self.out.send(wire.STATE, b"%d " % time.time_ns() + record(facts_of(info), b""))
             if not self.data(fd, info, limit):
                 self.out.send(wire.FAULT, b"%d" % errno.EFBIG)
@@ -93,6 +95,15 @@ class Look:
             self.out.send(wire.FAULT, b"%d" % (exc.errno or 0))
         finally:
             os.close(fd)
+
+    def small(self, fd: int, info: os.stat_result) -> bool:
+        """Give out a file in one frame; False when it is not as long as it was."""
+        now, data = time.time_ns(), os.pread(fd, info.st_size + 1, 0)
+        if len(data) != info.st_size:
+            return False
+        states = (record(facts_of(info), b""), record(facts_of(os.fstat(fd)), b""))
+        self.out.send(wire.WHOLE, b"%d\0%b\0%b\0%b" % (now, *states, data))
+        return True
 
     def readable(self, path: bytes) -> int:
         try:

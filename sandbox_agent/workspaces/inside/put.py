@@ -32,11 +32,7 @@ class Put:
                 self.attributes(path, rest)
                 return
             above, _, name = path.rpartition(b"/")
-            fd = self.below.folder(above, 0o700)
-            try:
-                self.make(kind, fd, name, rest)
-            finally:
-                os.close(fd)
+            self.make(kind, self.below.near(above, 0o700), name, rest)
         except OSError as exc:
             self.fault(path, exc.errno or 0)
 
@@ -51,6 +47,11 @@ class Put:
             os.mkdir(name, 0o700, dir_fd=fd)
         elif kind == wire.FILE:
             self.file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=fd)
+        elif kind == wire.WHOLE:
+            file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=fd)
+            with os.fdopen(file, "wb", buffering=0) as whole:
+                while rest:
+                    rest = rest[whole.write(rest) :]
         elif kind == wire.LINK:
             above, _, first = rest.rpartition(b"/")
             source = self.below.folder(above, 0o700)

@@ -12,14 +12,16 @@ HEADER = struct.Struct(">Ic")
 
 OFFSET = struct.Struct(">Q")
 CHUNK = 256 * 1024
+SMALL = 64 * 1024
+"""A file up to this size goes in one frame."""
 
 # From the host: walk from here; give these files; and the steps of a restore.
 WALK, GIVE = b"W", b"G"
 REMOVE, FOLDER, FILE, LINK, SYMLINK, FIFO, ATTRIBUTES = b"D", b"M", b"F", b"L", b"S", b"P", b"A"
 FINISH_FILE, FINISH = b"C", b"B"
 
-# Both ways: bytes of a file at an offset.
-DATA = b"d"
+# Both ways: bytes of a file at an offset; a small file with all that belongs to it.
+DATA, WHOLE = b"d", b"f"
 
 # To the host.
 HELLO, WALKED, GONE, STATE, STATE_AFTER, FAULT, END, DONE = b"h", b"w", b"r", b"s", b"z", b"x", b"e", b"k"
@@ -59,10 +61,11 @@ class Out:
 
 
 def take(size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = os.read(0, size - len(data))
+    parts = []
+    while size:
+        more = os.read(0, size)
         if not more:
             sys.exit(0)
-        data += more
-    return data
+        parts.append(more)
+        size -= len(more)
+    return b"".join(parts)
