@@ -14,6 +14,7 @@ import anyio
 
 from bench import machine
 from bench.checkpoints import measure_checkpoints
+from bench.judge import measure_judge
 from bench.loop import Asked, command_for
 from bench.plan import CONTENDERS, IN_PART, PARTS, Results, Wanted
 from bench.sandbox import measure_sandbox
@@ -38,6 +39,8 @@ def main() -> int:
         _measure_apart(Asked(loop, overlap, rounds, given.quick, str(work)), results)
     if names := wanted.of_part("checkpoints"):
         anyio.run(measure_checkpoints, names, rounds, given.quick, work, results)
+    if names := wanted.of_part("judge"):
+        measure_judge(names, rounds, given.quick, results)
     lines = [*machine.describe(work), f"load average: {before} before, {machine.load()} after; {rounds} rounds"]
     shown = [name for name in CONTENDERS if any(name in wanted.of_part(part) for part in PARTS)]
     print(render(results, lines, shown))

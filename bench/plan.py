@@ -11,6 +11,7 @@ PARTS = {
     "loop": "turns of an agent against a scripted API",
     "overlap": "what waits for what at the start, and --help",
     "checkpoints": "steps of a session: taking one, going back, forking",
+    "judge": "shell commands from text to decision",
 }
 
 CONTENDERS = {
@@ -31,6 +32,7 @@ IN_PART = {
     "loop": ("ours", "claude", "null"),
     "overlap": ("ours", "host"),
     "checkpoints": ("ours", "git"),
+    "judge": ("ours", "host"),
 }
 
 MEASURES = {
@@ -56,6 +58,10 @@ MEASURES = {
     "rollback": "rollback of that",
     "fork": "fork of that",
     "checkpoint100k": "checkpoint, 20 of 100,000 files changed",
+    "judge": "judging a short command (host: its parser alone)",
+    "judge250": "judging 250 commands (host: their parser alone)",
+    "judge_deep": "judging 1,000 substitutions in one another",
+    "judge_parts": "judging 15,000 commands",
 }
 """Row titles, by name."""
 
