@@ -23,7 +23,7 @@ _OUT_BYTES = 1024 * 1024
 _DELIVER_S = 30.0
 """How long a client may take to read what was sent before the end."""
 
-_LINGER_S = 5.0
+_LINGER_S = 2.0
 """How long a client may take to close after the last byte. Closing at once would reset the connection where it still
 sends, and the reset would take away what it has not read yet: the text that says why it was refused."""
 
