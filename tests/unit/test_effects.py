@@ -181,3 +181,27 @@ def test_programs_of_a_call_count_together_and_those_of_nobody_not() -> None:
         metering.count(ExecResult(0, b""))
     metering.count(ExecResult(9, b"", leftover_processes=9))
     assert meter == metering.Meter(1, 0, True, True, 0.75, 300)
+
+
+async def test_hosts_are_of_the_programs_that_ran_when_they_were_asked_for() -> None:
+    """Calls beside each other have all of them; one that runs no programs, or had ended, has none; each host once."""
+    desk = Desk(doing("before"))
+    open_ones = [doing("a"), doing("b"), editing("c")]
+    for one in open_ones:
+        desk.effects.begin(one)
+    assert desk.effects.asked("a.org:443", None) == ("a", "b")
+    assert desk.effects.asked("b.org:80", "b.org:80 is not listed") == ("a", "b")
+    assert desk.effects.asked("a.org:443", None) == ("a", "b")
+    assert desk.effects.asked("", "no request") == ("a", "b")
+    for one in open_ones:
+        desk.effects.end(one, ToolResult(""))
+    assert desk.effects.asked("late.org:1", None) == ()
+
+    await desk.look()
+    assert {call_id: event.hosts for call_id, event in desk.told.items()} == {
+        "before": (),
+        "a": ("a.org:443", "b.org:80"),
+        "b": ("a.org:443", "b.org:80"),
+        "c": (),
+    }
+    assert [list(one.refusals) for one in open_ones] == [["b.org:80 is not listed"]] * 2 + [[]]
