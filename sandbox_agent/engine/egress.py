@@ -16,7 +16,10 @@ from sandbox_agent import registry
 from sandbox_agent.engine.session import Session
 from sandbox_agent.events import EgressDecided, EgressEnded, Event, Notice
 from sandbox_agent.policy.policy import SandboxSettings
+from sandbox_agent.prompts import prompt
 from sandbox_agent.sandboxes.base import Sandbox
+
+_SHOWN_HOSTS = 50
 
 
 class _Openable(Protocol):
@@ -32,6 +35,7 @@ class WayOut:
         """`module` is `sandboxes.egress.outlet`, which is imported only where it is needed; `made` is its plan."""
         self.env: Mapping[str, str] = made.env
         self.notes: tuple[str, ...] = made.notes
+        self.hosts: tuple[str, ...] = tuple(entry.text for entry in made.entries)
         self._kinds = module
         self._outlet = module.Outlet(made, self._tell, environ=environ)
         self._session: Session | None = None
@@ -91,6 +95,15 @@ class WayOut:
             call_ids=calls,
             times=told.times,
         )
+
+
+def told_to_model(way_out: WayOut | None) -> tuple[str, ...]:
+    """What the model is told of the network beside the system prompt; nothing where there is none."""
+    if way_out is None:
+        return ()
+    shown = way_out.hosts[:_SHOWN_HOSTS]
+    more = (f"and {len(way_out.hosts) - _SHOWN_HOSTS} more",) if len(way_out.hosts) > _SHOWN_HOSTS else ()
+    return (prompt("engine/egress_open").format(hosts=", ".join((*shown, *more))),)
 
 
 def _of_gate(is_open: bool, reason: str) -> Notice:

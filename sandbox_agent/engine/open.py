@@ -31,6 +31,7 @@ from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past, new_session_id
 from sandbox_agent.engine.placement import AUTO, Placement, forget
 from sandbox_agent.engine.reaping import reap_workspaces
+from sandbox_agent.engine.secrecy import Secrecy
 from sandbox_agent.engine.session import Approver, Session
 from sandbox_agent.engine.settling import settle_interrupted
 from sandbox_agent.engine.stage import late_sandbox, mask_of, open_workspace
@@ -116,7 +117,8 @@ async def _open(
     spec = spec_of(workspace, folder, settings)
     if way_out is not None:
         spec = replace(spec, egress_env=way_out.env)
-    sandbox = late_sandbox(spec, endpoint, workspace, way_out.open if way_out is not None else None)
+    secrecy = Secrecy()
+    sandbox = late_sandbox(spec, endpoint, workspace, way_out.open if way_out is not None else None, secrecy)
     pool = _pool(policy)
     ctx = ToolContext(sandbox=sandbox, workspace_host=str(workspace.host), masked=partial(mask_of, workspace))
     session = Session(
@@ -129,10 +131,11 @@ async def _open(
         mode=policy.mode,
         limits=policy.limits,
         ctx=ctx,
-        system=({"type": "text", "text": prompt("system")},),
+        system=tuple({"type": "text", "text": text} for text in (prompt("system"), *egress.told_to_model(way_out))),
         tape=tape,
         lock=lock,
         tasks=tasks,
+        secrecy=secrecy,
         approver=approver,
         save_rule=partial(saved.save, config_dir() / SAVED_RULES_FILE),
     )

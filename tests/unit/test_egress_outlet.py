@@ -56,6 +56,16 @@ async def test_without_hosts_there_is_no_way_out(tmp_path: Path) -> None:
     assert await egress.prepare(SandboxSettings(), environ={}, workspace=tmp_path) is None
 
 
+async def test_the_model_is_told_what_is_open(tmp_path: Path) -> None:
+    """By the hosts that groups stand for; nothing where there is no network."""
+    settings = SandboxSettings(allow_hosts=(entry_of("a.org:443"), entry_of("@node")))
+    environ = {"HOME": str(tmp_path), "npm_config_registry": "https://n.example/"}
+    way = await egress.prepare(settings, environ=environ, workspace=tmp_path)
+    [text] = egress.told_to_model(way)
+    assert "and to no others: a.org:443, n.example:443." in text
+    assert egress.told_to_model(None) == ()
+
+
 async def test_a_machine_s_proxy_of_another_kind_stops_the_run(tmp_path: Path) -> None:
     """Before anything is made."""
     settings = SandboxSettings(allow_hosts=(entry_of("a.org:443"),))
