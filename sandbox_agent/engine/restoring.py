@@ -20,6 +20,7 @@ from sandbox_agent.workspaces.snapshot import OWN, Delta, Node, Snapshot, diff, 
 from sandbox_agent.workspaces.steps import Loaded, Step
 
 SHOWN_PATHS = 10
+_SET_ID = 0o6000
 
 
 class ContentMissingError(WorkspaceError):
@@ -115,12 +116,18 @@ async def _to_owners(taker: Taker, deltas: Sequence[Delta]) -> dict[str, str]:
     left: dict[str, str] = {}
     for delta in deltas:
         was, now = delta.before, delta.after
-        if was is None or now is None or was._replace(uid=now.uid, gid=now.gid).line("") != now.line(""):
+        if was is None or now is None:
+            continue
+        lacks_bits = was.mode != now.mode and was.mode == now.mode & ~_SET_ID
+        if was._replace(uid=now.uid, gid=now.gid, mode=now.mode if lacks_bits else was.mode).line("") != now.line(""):
+            continue
+        if (was.uid, was.gid) == (now.uid, now.gid):
+            left[delta.path] = "had set-id bits, which nothing in a sandbox can give"
             continue
         ids = (_id(now.uid, taker.owner.uid), _id(now.gid, taker.owner.gid))
         if known.get(delta.path) != ids:
             left[delta.path] = f"belonged to {ids[0]}:{ids[1]}, but not when the session began"
-        elif now.mode & 0o6000 and now.kind is Kind.FILE:
+        elif now.mode & _SET_ID and (lacks_bits or now.kind is Kind.FILE):
             left[delta.path] = f"belonged to {ids[0]}:{ids[1]}, and has set-id bits"
         else:
             wanted[delta.path] = ids

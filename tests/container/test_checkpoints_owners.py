@@ -26,12 +26,13 @@ OTHERS = {
 def folder(parent: Path) -> Path:
     host = parent / "project"
     (host / "dir" / "empty").mkdir(parents=True)
-    for name in ("mine", "group", "theirs", "roots", "dir/inner", "setid"):
+    for name in ("mine", "group", "theirs", "roots", "dir/inner", "setid", "bits"):
         (host / name).write_text(f"{name}\n")
         (host / name).chmod(0o664)
     os.setxattr(host / "mine", "user.kept", b"1")
     (host / "link").symlink_to("mine")
     give(host, OWNER)
+    (host / "bits").chmod(0o6755)
     if os.getuid() == 0:
         for name, owner in OTHERS.items():
             os.chown(host / name, *owner)
@@ -79,8 +80,9 @@ async def test_owners_come_back(rig: CheckpointRig, what: str) -> None:
     assert reached.restored.strangers == {}
 
 
-def without(tree: Tree, name: str) -> Tree:
-    return {path: what for path, what in tree.items() if path != name.encode().hex()}
+def without(tree: Tree, *names: str) -> Tree:
+    hidden = {name.encode().hex() for name in names}
+    return {path: what for path, what in tree.items() if path not in hidden}
 
 
 async def test_what_only_root_could_vouch_for_is_told(spoilt: CheckpointRig) -> None:
@@ -88,12 +90,14 @@ async def test_what_only_root_could_vouch_for_is_told(spoilt: CheckpointRig) -> 
     rig = spoilt
     await rig.change("mv theirs moved")
     moved = await rig.tree()
-    await rig.change("rm moved setid")
+    await rig.change("rm moved setid bits")
     reached = await rig.checkpoints.undo()
     told = dict(reached.restored.strangers)
 
-    assert without(without(await rig.tree(), "moved"), "setid") == without(without(moved, "moved"), "setid")
-    assert (await rig.place.bash("cat moved setid")).split() == ["theirs", "setid"]
+    spoilt_ones = ("moved", "setid", "bits")
+    assert without(await rig.tree(), *spoilt_ones) == without(moved, *spoilt_ones)
+    assert (await rig.place.bash("cat moved setid bits")).split() == ["theirs", "setid", "bits"]
+    assert told.pop("bits") == "had set-id bits, which nothing in a sandbox can give"
     if os.getuid() == 0:
         assert told == {
             "moved": "belonged to 7002:7003, but not when the session began",

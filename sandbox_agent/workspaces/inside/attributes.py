@@ -23,13 +23,20 @@ def set_mode(place: str, mode: int) -> None:
 
     A chmod that names such a bit is refused in here (see the seccomp profile), though a folder of a shared folder has
     it from the one it was made in. Then the rights are set as an access control list of just the three that a mode has,
-    of which the kernel makes a mode. `place` leads to a file or folder whatever it is called. Raises OSError.
+    of which the kernel makes a mode. A bit that is not there is left out; the host tells of it.
+    `place` leads to a file or folder whatever it is called. Raises OSError.
     """
     now = stat.S_IMODE(os.stat(place).st_mode)
     if now == mode:
         return
-    if not mode & SET_ID or (now ^ mode) & SPECIAL:
+    if not mode & SET_ID:
         os.chmod(place, mode)
+        return
+    if (now ^ mode) & SPECIAL:
+        try:
+            os.chmod(place, mode)
+        except PermissionError:
+            os.chmod(place, mode & ~SET_ID)
         return
     entries = ((_OWNER, mode >> 6), (_GROUP, mode >> 3), (_OTHERS, mode))
     packed = [struct.pack("<HHI", who, rights & 0o7, _NOBODY) for who, rights in entries]
