@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ def report(fault: BaseException, arguments: Sequence[str]) -> int:
     elif isinstance(fault, click.ClickException):
         code, text = USAGE if isinstance(fault, click.UsageError) else fault.exit_code, _usage(fault)
     else:
-        code, text = fault.exit_code if isinstance(fault, SandboxAgentError) else 1, str(fault)
+        code, text = fault.exit_code if isinstance(fault, SandboxAgentError) else 1, _clean(str(fault))
     say(text)
     output = wanted_output(arguments)
     if output in ("json", "stream-json"):
@@ -70,6 +71,13 @@ def wanted_output(arguments: Sequence[str]) -> str | None:
         elif argument.startswith("--output="):
             found = argument.removeprefix("--output=")
     return found if arguments[:1] and arguments[0] == "run" else None
+
+
+def _clean(text: str) -> str:
+    """Without the person's keys: an error may quote what it was given."""
+    module = registry.load("engine", "secrecy")
+    cleaned: str = module.Redactor(module.environment_secrets(os.environ)).text(text)
+    return cleaned
 
 
 def _usage(fault: click.ClickException) -> str:

@@ -17,6 +17,7 @@ from sandbox_agent.engine.discarding import discard, viewer
 from sandbox_agent.engine.drifting import together
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.past import EVENTS_FILE, find_session
+from sandbox_agent.engine.secrecy import redactor_of
 from sandbox_agent.engine.standing import complete
 from sandbox_agent.events import ChangesApplied
 from sandbox_agent.frontends.review import Choice
@@ -69,6 +70,8 @@ def open_kept(wanted: str, *, settle: bool = False) -> Iterator[Kept]:
         if settled is not None:
             _record(folder, told(settled))
         changes = tuple(change.as_json() for change in workspace.changes())
+        redactor = redactor_of(folder, workspace.host)
+        changes = tuple(change | {"diff": redactor.text(change["diff"] or "") or None} for change in changes)
         drift = tuple(together(workspace.drift()))
         yield Kept(session_id, folder, workspace, changes, drift, settled)
     finally:

@@ -11,7 +11,7 @@ from sandbox_agent.engine import call_hooks, gate, history
 from sandbox_agent.engine.effects import Doing
 from sandbox_agent.engine.metering import metered
 from sandbox_agent.engine.preparing import prepare
-from sandbox_agent.engine.requests import binding
+from sandbox_agent.engine.requests import binding, digest
 from sandbox_agent.engine.scheduler import Call, holds, partition, run_batch
 from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ToolError
@@ -69,6 +69,9 @@ def _prepare(session: Session, use: ToolUse) -> Call:
     parsed = parse_input(tool, use)
     if isinstance(parsed, str):
         return Call(use, tool, refused=ToolResult(parsed, is_error=True))
+    mark = session.secrecy.redactor.marks_in(use.input) if holds(tool.edits, parsed) else None
+    if mark is not None:
+        return Call(use, tool, refused=ToolResult(prompt("engine/masked_mark").format(mark=mark), is_error=True))
     return Call(use, tool, parsed)
 
 
@@ -93,6 +96,7 @@ async def _run_judged(
 
     async def run_one(call: Call) -> None:
         doing = doings[call.use.id]
+        masked = session.secrecy.redactor.holds(call.use.input)
         session.emit(
             ToolStarted(
                 agent_id=session.agent_id,
@@ -101,6 +105,7 @@ async def _run_judged(
                 summary=doing.summary,
                 input=call.use.input,
                 batch=number,
+                unmasked_sha256=digest(call.use.name, call.use.input) if masked else None,
             )
         )
         started = time.monotonic()

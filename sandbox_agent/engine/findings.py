@@ -93,7 +93,9 @@ class Findings:
         self.calls += 1
         self._about[event.call_id] = event.summary
         self.untold.add(event.call_id)
-        ran = None if nests_too_deep(event.input) else digest(event.tool, event.input)
+        ran = event.unmasked_sha256
+        if ran is None and not nests_too_deep(event.input):
+            ran = digest(event.tool, event.input)
         if ran is None or self._allowed.pop(event.call_id, None) != ran:
             self.unjudged.append(self._call(entry, event.call_id, event.tool))
 

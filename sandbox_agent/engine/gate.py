@@ -152,11 +152,15 @@ async def _ask(session: Session, call: Call, request: PermissionRequest, decisio
             hint = "no rule can allow what a hook wants asked."
         reason = f"{decision.reason} Nobody is there to ask: {hint}"
         return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=reason))
-    # A copy: what the approver does to it changes nothing of what runs.
-    shown = copy.deepcopy(call.use.input)
+    # A copy: what the approver does to it changes nothing of what runs. A secret in it is named instead of shown.
+    redactor = session.secrecy.redactor
+    shown = copy.deepcopy(redactor.value(call.use.input))
     # What a hook wants asked, no rule answers.
     suggested = session.policy.suggest_rules(request, session.mode) if decision.hook is None else ()
-    question = ApprovalRequest(call.use.id, call.use.name, request.subject, shown, decision, suggested)
+    if redactor.holds(suggested):
+        suggested = ()  # the file of rules is no place for it either
+    subject, asked = redactor.subject(request.subject), replace(decision, reason=redactor.text(decision.reason))
+    question = ApprovalRequest(call.use.id, call.use.name, subject, shown, asked, suggested)
     _note_question(session, question, request.input_sha256)
     try:
         answer = await session.approver(question)

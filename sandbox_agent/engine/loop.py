@@ -89,6 +89,7 @@ async def _drive(session: Session, task: str) -> None:
             session.scope = scope
             if session.fault is not None:
                 raise session.fault
+            await session.secrecy.known()
             session.say(task)
             await session_hooks.begin(session)
             while progress.stop is None:

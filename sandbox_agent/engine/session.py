@@ -16,6 +16,7 @@ from sandbox_agent.engine.effects import Doing, Effects
 from sandbox_agent.engine.hooks import Hooks
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.queue import MessageQueue
+from sandbox_agent.engine.secrecy import Secrecy
 from sandbox_agent.errors import SandboxAgentError
 from sandbox_agent.events import ChangesApplied, Event, Notice, ReviewReady, UserMessage
 from sandbox_agent.models.base import Model
@@ -89,6 +90,7 @@ class Session:
     before_end: Callable[[], Awaitable[None]] | None = None
     save_rule: Callable[[str], None] | None = None
     agent_id: str = "main"
+    secrecy: Secrecy = field(default_factory=Secrecy)
     queue: MessageQueue = field(default_factory=MessageQueue)
     messages: list[JsonObject] = field(default_factory=list)
     allowed_inputs: set[str] = field(default_factory=set)
@@ -106,7 +108,14 @@ class Session:
         self.effects = Effects(self.emit, self.workspace)
 
     def emit(self, event: Event) -> None:
-        """Record an event, extend the conversation by it, and pass it to whoever listens. Never waits."""
+        """Record an event, extend the conversation by it, and pass it to whoever listens. Never waits.
+
+        Secrets are taken out first, so nobody gets to see one: see `secrecy`.
+        """
+        for clean in self.secrecy.pass_on(event):
+            self._emit(clean)
+
+    def _emit(self, event: Event) -> None:
         if event.recorded:
             self.tape.append(event)
             history.extend(self.messages, event)
@@ -143,7 +152,7 @@ class Session:
 
     def pass_on_notes(self) -> None:
         """Tell what the workspace has to say and has not said yet: what is masked, skipped, or changed in `.git`."""
-        for line in self.workspace.notes:
+        for line in (*self.workspace.notes, *self.secrecy.notes):
             if line not in self._notes_told:
                 self._notes_told.add(line)
                 self.emit(Notice(level="info", text=line))

@@ -18,6 +18,7 @@ from sandbox_agent.engine.filling import fill
 from sandbox_agent.engine.forking import fork_origin
 from sandbox_agent.engine.late import LateSandbox
 from sandbox_agent.engine.placement import Placement, place
+from sandbox_agent.engine.secrecy import Secrecy
 from sandbox_agent.policy.policy import Policy
 from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.sandboxes.endpoint import Endpoint
@@ -71,16 +72,25 @@ def late_sandbox(
     endpoint: Endpoint,
     workspace: Workspace,
     opened: Callable[[Sandbox], Coroutine[Any, Any, None]] | None = None,
+    secrecy: Secrecy | None = None,
 ) -> LateSandbox:
     """The container and the workspace are made ready side by side, as far as the one need not wait for the other.
 
-    `opened` is done with the container once it runs, before any verb.
+    `opened` is done with the container once it runs, before any verb. `secrecy` learns what is masked before that, too.
     """
     prepared = anyio.Event()
+    if secrecy is not None:
+        secrecy.expect()
 
     async def prepare() -> None:
-        await anyio.to_thread.run_sync(workspace.prepare)
-        prepared.set()
+        try:
+            await anyio.to_thread.run_sync(workspace.prepare)
+            prepared.set()
+            if secrecy is not None:
+                await secrecy.learn(workspace)
+        finally:
+            if secrecy is not None:
+                secrecy.give_up()
 
     async def make() -> Sandbox:
         # In a thread: importing the engine's clients costs 0.5 s, and the first model request must not wait for that.
@@ -94,6 +104,8 @@ def late_sandbox(
     async def after(sandbox: Sandbox) -> None:
         if isinstance(workspace, VolumeWorkspace):
             await fill(sandbox, workspace=workspace)
+            if secrecy is not None:
+                await secrecy.learn(workspace)
         if opened is not None:
             await opened(sandbox)
 

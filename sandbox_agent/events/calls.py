@@ -57,7 +57,10 @@ class PermissionDecided(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolStarted(Event):
-    """A call begins. `batch` numbers the steps of its turn from 0: calls of one batch run together."""
+    """A call begins. `batch` numbers the steps of its turn from 0: calls of one batch run together.
+
+    `unmasked_sha256` is the digest of the input that runs where `input` has marks in place of secrets; else None.
+    """
 
     type: ClassVar[str] = "tool_started"
     call_id: str
@@ -65,6 +68,7 @@ class ToolStarted(Event):
     summary: str
     input: JsonObject
     batch: int
+    unmasked_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
