@@ -81,8 +81,9 @@ class StepBook:
             restored=restored,
             bases=dict(taker.learned),
         )
-        nodes = tree.nodes if step.whole else {path: tree.nodes[path] for path in taker.touched & tree.nodes.keys()}
-        removed = () if step.whole else sorted(taker.touched - tree.nodes.keys())
+        # Set operations with all paths would cost as much as there are of them.
+        nodes = tree.nodes if step.whole else {path: tree.nodes[path] for path in taker.touched if path in tree.nodes}
+        removed = () if step.whole else sorted(path for path in taker.touched if path not in tree.nodes)
         await anyio.to_thread.run_sync(self.steps.write, step, nodes, removed)
         self._trees[number] = tree
         while sum(len(one.nodes) for one in self._trees.values()) > REMEMBERED_NODES:
