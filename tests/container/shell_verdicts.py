@@ -76,6 +76,8 @@ def faults(form: Form, outcome: Outcome) -> list[str]:
     if ran and not form.data and analyse(form.text).problem is None:
         if judged(DENYING, form.text, Mode.BYPASS).verdict is not Verdict.DENY:
             found.append("ran, and not denied: " + judged(DENYING, form.text).reason)
+        if any("plain sh" in concern.why for concern in analyse(form.text).concerns):
+            return found  # never allowed; how sh reads its words is not known
         parts = (*analyse(form.text).commands, *analyse(form.text).guesses)
         found += [f"unseen run {run}" for run in outcome.runs if not any(_fits(part, run) for part in parts)]
     if judged(EXACT, form.text).verdict is Verdict.ALLOW and any(run != ("ok",) for run in outcome.runs):

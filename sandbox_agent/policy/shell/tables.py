@@ -94,6 +94,7 @@ class Wrapper:
     replaces: frozenset[str] = frozenset()
     runs_words: bool = True
     optional_positional: bool = False
+    complete: bool = False
     default: str = ""
     subcommand: tuple[str, ...] = ()
 

@@ -7,34 +7,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from sandbox_agent.policy.shell.model import ANY_WORD, NEVER, Hazard, SimpleCommand, Word, WordKind
+from sandbox_agent.policy.shell.model import NEVER, Hazard, SimpleCommand, Word, WordKind
 from sandbox_agent.policy.shell.options import parse_options
+from sandbox_agent.policy.shell.runners import RUN_TIME_WORD, Unwrapped, fd_runs, find_runs, git_runs, joined, replaced
 from sandbox_agent.policy.shell.tables import Program, Wrapper, tables
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=", re.ASCII)
-_FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
-_FD_RUNS = ("-x", "-X", "--exec", "--exec-batch")
+_GUESSED_WORDS = 8
+"""After the first word that may be the command, where an option of a wrapper is not known: it may have had a value."""
 _SHELL_VALUES = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
-_RUN_TIME_WORD = Word(ANY_WORD, WordKind.DYNAMIC)
-_RUN_TIME_TEXT = "${_}"
-"""In a shell text, in the place of what is only known at run time."""
-
-
-@dataclass(slots=True)
-class Unwrapped:
-    """What a command runs: `inner` word lists, `scripts` of shell text, and hazards of the wrapper itself.
-
-    `guesses` are word lists that may or may not be run; only deny and ask rules look at them.
-    """
-
-    inner: list[tuple[Word, ...]] = field(default_factory=list)
-    guesses: list[tuple[Word, ...]] = field(default_factory=list)
-    scripts: list[Word] = field(default_factory=list)
-    hazards: list[Hazard] = field(default_factory=list)
-    transparent: bool = False
 
 
 def unwrap(command: SimpleCommand) -> Unwrapped:
@@ -47,11 +30,11 @@ def unwrap(command: SimpleCommand) -> Unwrapped:
     elif name in ("eval", "trap"):
         _text_builtin(name, words, found)
     elif name == "find":
-        found.inner += list(_find(words))
+        found.inner += list(find_runs(words))
     elif name in ("fd", "fdfind"):
-        found.inner += list(_fd(words))
+        found.inner += list(fd_runs(words))
     elif name == "git":
-        _git(words, found)
+        git_runs(words, found)
     elif name in tables().wrappers:
         _wrapper(words, tables().wrappers[name], found)
     return found
@@ -101,50 +84,7 @@ def _text_builtin(name: str, words: tuple[Word, ...], found: Unwrapped) -> None:
         found.hazards.append(Hazard(0, "it runs text when a signal comes or the shell ends"))
         rest = [word for word in rest if not (word.static and word.text in ("-p", "-l", "-", ""))][:1]
     if rest:
-        found.scripts.append(_joined(rest))
-
-
-def _joined(words: list[Word] | tuple[Word, ...]) -> Word:
-    static = all(word.static for word in words)
-    if static:
-        return Word(" ".join(word.text for word in words))
-    partial = " ".join(word.text if word.partial is None else word.partial for word in words)
-    return Word(partial, WordKind.DYNAMIC, partial)
-
-
-def _find(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    for start, word in enumerate(words):
-        if word.text not in _FIND_RUNS:
-            continue
-        end = start + 1
-        while (
-            end < len(words)
-            and words[end].text not in (";", "\\;")
-            and not (words[end].text == "+" and words[end - 1].text == "{}")
-        ):
-            end += 1
-        yield tuple(_replaced(words[start + 1 : end], ("{}",)))
-
-
-def _fd(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    for start, word in enumerate(words):
-        if word.text in _FD_RUNS:
-            yield (*words[start + 1 :], _RUN_TIME_WORD)
-
-
-def _git(words: tuple[Word, ...], found: Unwrapped) -> None:
-    """`git bisect run CMD`, `git submodule foreach TEXT`, `git rebase --exec TEXT`."""
-    texts = [word.text for word in words]
-    if "bisect" in texts and "run" in texts[texts.index("bisect") :]:
-        found.inner.append(words[texts.index("run", texts.index("bisect")) + 1 :])
-    if "submodule" in texts and "foreach" in texts:
-        rest = [word for word in words[texts.index("foreach") + 1 :] if not word.text.startswith("-")]
-        found.hazards.append(Hazard(texts.index("foreach"), "foreach: runs a command in each submodule"))
-        if rest:
-            found.scripts.append(_joined(rest))
-    if "rebase" in texts:
-        parsed = parse_options(words, tables().programs["git"].subcommands["rebase"])
-        found.scripts += [o.value for o in parsed.options if o.name in ("-x", "--exec") and o.value is not None]
+        found.scripts.append(joined(rest))
 
 
 def _wrapper(words: tuple[Word, ...], wrapper: Wrapper, found: Unwrapped) -> None:
@@ -169,14 +109,14 @@ def _wrapper(words: tuple[Word, ...], wrapper: Wrapper, found: Unwrapped) -> Non
     if not rest:
         return
     if wrapper.joins:
-        found.scripts.append(_joined(rest))
+        found.scripts.append(joined(rest))
         found.guesses.append(rest)
     else:
         found.inner.append(rest)
     if wrapper.optional_positional:
         found.guesses.append(rest[1:])
     if not understood:
-        found.guesses += [words[i:] for i in range(start, len(words)) if not words[i].text.startswith("-")]
+        found.guesses += [words[i:] for i in range(index + 1, min(len(words), index + 1 + _GUESSED_WORDS))]
 
 
 def _filled_in(options: Sequence[Word], rest: tuple[Word, ...], wrapper: Wrapper) -> tuple[Word, ...]:
@@ -188,16 +128,7 @@ def _filled_in(options: Sequence[Word], rest: tuple[Word, ...], wrapper: Wrapper
             marks.add(_text_at(tuple(options), index + 1) if takes_next else value or "{}")
         else:  # `-i%`, `--replace=%`: the value is optional, so it is always joined
             marks |= {word.text[len(one) :].removeprefix("=") for one in wrapper.replaces if word.text.startswith(one)}
-    return (*_replaced(rest, marks), _RUN_TIME_WORD)
-
-
-def _replaced(words: Sequence[Word], marks: Iterable[str]) -> Iterator[Word]:
-    """The words; those in which a mark stands are only known at run time."""
-    for word in words:
-        text = word.text
-        for mark in marks:
-            text = text.replace(mark, _RUN_TIME_TEXT) if mark else text
-        yield word if text == word.text else Word(ANY_WORD, WordKind.DYNAMIC, text)
+    return (*replaced(rest, marks), RUN_TIME_WORD)
 
 
 def _after_subcommand(words: tuple[Word, ...], wrapper: Wrapper) -> int | None:
@@ -226,7 +157,9 @@ def _skip_options(words: tuple[Word, ...], index: int, wrapper: Wrapper, found: 
         name, value, takes_next = _valued_option(text, wrapper)
         if wrapper.options_are_hazards or name in wrapper.hazards:
             found.hazards.append(Hazard(index, f"{text}: changes what the command sees or writes"))
-        understood &= name in _valued(wrapper) or not text.startswith("--")
+        understood &= name in _valued(wrapper) or wrapper.complete
+        if takes_next and not wrapper.complete:
+            found.guesses.append(words[index + 1 :])
         after = index + (2 if takes_next else 1)
         if name in wrapper.split:
             _split_value(value if value is not None else _text_at(words, index + 1), words[after:], found)
@@ -242,8 +175,10 @@ def _valued_option(text: str, wrapper: Wrapper) -> tuple[str, str | None, bool]:
     """Of one word with options: the one that takes a value (else the whole), the value joined to it, and whether the
     value is the next word."""
     if text.startswith("--"):
-        name, joined, value = text.partition("=")
-        return name, value if joined else None, name in _valued(wrapper) and not joined
+        given, equals, value = text.partition("=")
+        # GNU programs take any beginning of a long option.
+        name = next((known for known in sorted(_valued(wrapper)) if len(given) > 2 and known.startswith(given)), given)
+        return name, value if equals else None, name in _valued(wrapper) and not equals
     for position, letter in enumerate(text[1:], start=1):
         if "-" + letter in _valued(wrapper):
             rest = text[position + 1 :]
@@ -272,9 +207,13 @@ def _strings(words: tuple[Word, ...], wrapper: Wrapper, found: Unwrapped) -> Non
 def _split_value(text: str, rest: tuple[Word, ...], found: Unwrapped) -> None:
     """`env -S "CMD ARG"`: the text is split into words, the rest follows."""
     try:
-        found.inner.append((Word("env"), *(Word(word) for word in shlex.split(text)), *rest))
+        # `\\_` is a blank there, and `${NAME}` a variable.
+        split = shlex.split(text.replace("\\_", " "), comments=True)
     except ValueError:
         found.hazards.append(Hazard(NEVER, "its text cannot be split into words"))
+        return
+    words = [Word(word, WordKind.DYNAMIC if "$" in word else WordKind.STATIC) for word in split]
+    found.inner.append((Word("env"), *words, *rest))
 
 
 def _skip_assignments(words: tuple[Word, ...], index: int, wrapper: Wrapper, found: Unwrapped) -> int:
