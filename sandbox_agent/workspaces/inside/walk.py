@@ -72,6 +72,8 @@ class Walk:
     def __init__(self, below: Below) -> None:
         self.below = below
         self.device = os.fstat(below.root).st_dev
+        self.processors = min(MAX_PROCESSES, len(os.sched_getaffinity(0)))
+        self.share_entries = SHARE_ENTRIES
         self.last: Tree = {}
 
     def take(self, whole: bool) -> Told:
@@ -89,7 +91,7 @@ class Walk:
 
     def look(self, last: Tree) -> Tree:
         """How the tree is now."""
-        shares = shares_of(last, len(os.sched_getaffinity(0)))
+        shares = shares_of(last, self.processors, self.share_entries)
         helpers = [(share, self.helper(share, last)) for share in shares[1:]]
         seen = self.share(shares[0], last)
         for share, helper in helpers:
@@ -239,11 +241,14 @@ def entries_of(tree: Tree) -> int:
     return sum(count for _, count, _ in tree.values())
 
 
-def shares_of(last: Tree, processors: int) -> list[list[str]]:
-    """The folders that are known, neighbours together, in parts that take about the same time."""
+def shares_of(last: Tree, processors: int, least: int) -> list[list[str]]:
+    """The folders that are known, neighbours together, in parts that take about the same time.
+
+    There is one for each processor, but none with fewer than `least` entries.
+    """
     paths = list(last)
     total = entries_of(last) + len(paths)
-    number = min(processors, MAX_PROCESSES, total // SHARE_ENTRIES)
+    number = min(processors, total // least)
     if number < 2:
         return [paths or [""]]
     shares: list[list[str]] = [[] for _ in range(number)]
