@@ -88,7 +88,7 @@ async def _try_all(
         placement = await place(mode, host, endpoint, policy.sandbox.image)
         session = await _in_session(policy, probes, host, endpoint, placement)
         tried_s = time.monotonic() - started_s
-        weak = _Weak(None if placement.in_volume else str(host), policy.sandbox.image, endpoint)
+        weak = _Weak(not placement.in_volume, policy.sandbox.image, endpoint)
         plain = await weak.column("plain", probes) if compare else None
         fired = await weak.controls(probes) if control else None
     return Report(tuple(probes), session, plain, fired, tried_s)
@@ -139,10 +139,10 @@ def _expected() -> dict[str, str]:
 
 
 class _Weak:
-    """The weakened containers on one folder."""
+    """The weakened containers, each on a folder of its own where the engine sees our files."""
 
-    def __init__(self, folder: str | None, image: str, endpoint: Endpoint) -> None:
-        self._kinds = weaknesses(folder)
+    def __init__(self, sees_files: bool, image: str, endpoint: Endpoint) -> None:
+        self._sees_files = sees_files
         self._image = image
         self._endpoint = endpoint
 
@@ -150,7 +150,7 @@ class _Weak:
         """The probes in one kind."""
         facts = {**{name: str(value) for name, value in SMALL_LIMITS.items()}, **_expected()}
         ground = Ground(self._opening(shape), facts, bounded=False)
-        return Column(shape, self._kinds[shape].about, await try_probes(probes, ground))
+        return Column(shape, weaknesses(None)[shape].about, await try_probes(probes, ground))
 
     async def controls(self, probes: Sequence[Probe]) -> Column:
         """Each probe in the kind in which it must find an open way."""
@@ -165,11 +165,13 @@ class _Weak:
         @asynccontextmanager
         async def opening() -> AsyncIterator[Runs]:
             name = f"escape{time.time_ns():x}"
-            sandbox = WeakenedSandbox(self._kinds[shape], self._image, name, self._endpoint)
-            try:
-                await sandbox.start()
-                yield sandbox
-            finally:
-                await sandbox.close()
+            with scratch_folder() as host:
+                kind = weaknesses(str(host) if self._sees_files else None)[shape]
+                sandbox = WeakenedSandbox(kind, self._image, name, self._endpoint)
+                try:
+                    await sandbox.start()
+                    yield sandbox
+                finally:
+                    await sandbox.close()
 
         return opening

@@ -129,7 +129,9 @@ def document(report: Report) -> JsonObject:
 
 
 def _fields(report: Report, probe: Probe) -> JsonObject:
+    tried = report.session.verdict_of(probe)
     fields: JsonObject = {"id": probe.id, "group": probe.group, "proves": probe.proves}
+    fields["duration_s"] = None if tried is None else round(tried.duration_s, 3)
     for column in (report.session, report.plain, report.control):
         found = column.verdict_of(probe) if column is not None else None
         if column is not None:

@@ -4,8 +4,10 @@ test can fail. Nothing of a session ever runs in one; only our own probes do, on
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -22,7 +24,7 @@ from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, LABEL_VERS
 from sandbox_agent.sandboxes.perexec import PerExec
 from sandbox_agent.sandboxes.resident import Resident
 from sandbox_agent.sandboxes.runners import NoRunnerError, Runners
-from sandbox_agent.sandboxes.toolbox import toolbox_for
+from sandbox_agent.sandboxes.toolbox import Toolbox, toolbox_for
 from sandbox_agent.types import WORKSPACE_MOUNT
 
 CLOSE_S = 20.0
@@ -38,6 +40,41 @@ mkdir -p /run "$HOME/.aws" "$HOME/.ssh"
 echo decoy > "$HOME/.aws/credentials"; echo decoy > "$HOME/.ssh/id_ed25519"
 python3 -I -S -c 'import socket
 s = socket.socket(socket.AF_UNIX); s.bind("/run/docker.sock")'
+exec sleep "$1"
+"""
+
+
+_CAPABILITIES = (
+    "chown", "dac_override", "dac_read_search", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap",
+    "linux_immutable", "net_bind_service", "net_broadcast", "net_admin", "net_raw", "ipc_lock", "ipc_owner",
+    "sys_module", "sys_rawio", "sys_chroot", "sys_ptrace", "sys_pacct", "sys_admin", "sys_boot", "sys_nice",
+    "sys_resource", "sys_time", "sys_tty_config", "mknod", "lease", "audit_write", "audit_control", "setfcap",
+    "mac_override", "mac_admin", "syslog", "wake_alarm", "block_suspend", "audit_read",
+)  # fmt: skip
+"""By their number; the newer ones are not known to every engine."""
+
+_DEVICES = (
+    "kmsg",
+    "vda",
+    "sda",
+    "nvme0n1",
+    "loop-control",
+    "fuse",
+    "kvm",
+    "net/tun",
+    "ttyS0",
+    "tty0",
+    "tty1",
+    "rtc0",
+    "mem",
+)
+"""Of which a privileged container has all that there are; our probes open them and read nothing."""
+
+_UNCOVER = """
+mount -o remount,bind,rw /sys
+while read -r source place kind rest; do
+    case $kind in cgroup | cgroup2) mount -o remount,bind,rw "$place" ;; esac
+done < /proc/mounts
 exec sleep "$1"
 """
 
@@ -63,6 +100,7 @@ def weaknesses(workspace: str | None) -> Mapping[str, Weakness]:
         "privileged": Weakness(
             "root, privileged, no filter of system calls",
             {"Privileged": True, "SecurityOpt": ["seccomp=unconfined"], "CgroupnsMode": "host", "Mounts": bound},
+            script=_UNCOVER,
         ),
         "host": Weakness(
             "among the machine's own processes, network, IPC and control groups, as an ordinary user",
@@ -111,16 +149,18 @@ class WeakenedSandbox:
         if toolbox is not None:
             toolbox.put_in(body)
         try:
-            with anyio.CancelScope(shield=True):
-                answer: dict[str, Any] = await engine.ask(engine.control.create_container_from_config, body, None)
-                self._container_id = str(answer["Id"])
-            if toolbox is not None:
-                await toolbox.make_sure(engine, self._container_id)
-            await engine.ask(engine.control.start, self._container_id)
+            await self._run(engine, body, toolbox)
         except docker.errors.APIError as exc:
-            raise SandboxStartError(f"the engine does not start a weakened container: {exc.explanation}") from exc
+            if "caps" not in str(exc.explanation) or not self._weakness.host.get("Privileged"):
+                raise SandboxStartError(f"the engine does not start a weakened container: {exc.explanation}") from exc
+            await self._remove(engine)
+            body["HostConfig"] = {**body["HostConfig"], **_nearly_privileged()}
+            try:
+                await self._run(engine, body, toolbox)
+            except docker.errors.APIError as again:
+                raise SandboxStartError(f"the engine starts no privileged container: {again.explanation}") from again
         streams = self._streams = engine.streams()
-        container = RunningContainer(engine, streams, self._container_id, self._weakness.user, PIDS)
+        container = RunningContainer(engine, streams, self._container_id or "", self._weakness.user, PIDS)
         runners = Runners(container)
         try:
             await runners.connect()
@@ -149,16 +189,27 @@ class WeakenedSandbox:
                 await self._streams.aclose()
             if self._engine is None:
                 return
-            if self._container_id is not None:
-                try:
-                    await self._engine.ask(
-                        self._engine.control.remove_container, self._container_id, v=True, force=True
-                    )
-                except docker.errors.APIError as exc:
-                    if exc.status_code not in (404, 409):
-                        raise
+            await self._remove(self._engine)
             self._engine.close()
             self._engine = None
+
+    async def _run(self, engine: Engine, body: dict[str, Any], toolbox: Toolbox | None) -> None:
+        with anyio.CancelScope(shield=True):
+            answer: dict[str, Any] = await engine.ask(engine.control.create_container_from_config, body, None)
+            self._container_id = made = str(answer["Id"])
+        if toolbox is not None:
+            await toolbox.make_sure(engine, made)
+        await engine.ask(engine.control.start, made)
+
+    async def _remove(self, engine: Engine) -> None:
+        if self._container_id is None:
+            return
+        try:
+            await engine.ask(engine.control.remove_container, self._container_id, v=True, force=True)
+        except docker.errors.APIError as exc:
+            if exc.status_code not in (404, 409):
+                raise
+        self._container_id = None
 
     def _body(self, image_id: str) -> dict[str, Any]:
         weak, home = self._weakness, "/tmp" if self._weakness.user != "0:0" else "/root"
@@ -180,3 +231,23 @@ class WeakenedSandbox:
 
 def _bind(source: str, target: str, *, read_only: bool) -> dict[str, Any]:
     return {"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only}
+
+
+def _nearly_privileged() -> dict[str, Any]:
+    """Where the engine itself has not every capability (in some virtual machines), what it can give."""
+    devices = [f"/dev/{name}" for name in _DEVICES if os.path.exists(f"/dev/{name}")]
+    return {
+        "Privileged": False,
+        "CapAdd": [
+            f"CAP_{name.upper()}" for number, name in enumerate(_CAPABILITIES) if _own_capabilities() >> number & 1
+        ],
+        "Devices": [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in devices],
+        "DeviceCgroupRules": ["a *:* rwm"],
+        "MaskedPaths": [],
+        "ReadonlyPaths": [],
+    }
+
+
+def _own_capabilities() -> int:
+    lines = Path("/proc/self/status").read_text("ascii", "replace").splitlines()
+    return next((int(line.split()[1], 16) for line in lines if line.startswith("CapBnd:")), 0)
