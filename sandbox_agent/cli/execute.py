@@ -16,7 +16,7 @@ import anyio
 
 from sandbox_agent.cli.faults import Terminated
 from sandbox_agent.cli.finish import finish, kept
-from sandbox_agent.cli.job import Apply, Job, make_screen
+from sandbox_agent.cli.job import Apply, Job, Screen, make_screen
 from sandbox_agent.cli.signals import Stop
 from sandbox_agent.config import RunConfig
 from sandbox_agent.engine.loop import run
@@ -78,15 +78,18 @@ def start(
     stdin_is_task: bool = False,
     verbose: bool = False,
     watch: Callable[[Event], None] | None = None,
+    screen: Screen | None = None,
 ) -> int:
     """Run a task in this process; returns the exit code.
 
-    `output` None is for people, on a terminal or in a pipe. `watch` sees every event besides.
+    `output` None is for people, on a terminal or in a pipe. `watch` sees every event besides. `screen` is where it
+    shows itself, in place of our own streams.
     """
     for stream in (sys.stdout, sys.stderr):
         # A terminal of another encoding must not end a run: what it cannot show becomes an escape.
         cast(io.TextIOWrapper, stream).reconfigure(errors="backslashreplace")
-    screen = make_screen(output, stdin_is_task=stdin_is_task, verbose=verbose)
+    if screen is None:
+        screen = make_screen(output, stdin_is_task=stdin_is_task, verbose=verbose)
     job = Job(config, task, apply, screen, RunSummary(changes_expected=apply == "always"), Stop(), verbose, watch)
     try:
         anyio.run(_run, job)
