@@ -83,10 +83,14 @@ def plan(
 def _proxy_env() -> dict[str, str]:
     address, local = f"http://127.0.0.1:{PORT}", "localhost,127.0.0.1,::1"
     given = {"HTTP_PROXY": address, "HTTPS_PROXY": address, "NO_PROXY": local}
-    # A refusal stays one however often it is asked for; pip asks five times by itself.
-    return (
-        given | {name.lower(): value for name, value in given.items()} | {"NODE_USE_ENV_PROXY": "1", "PIP_RETRIES": "1"}
-    )
+    # A refusal stays one however often it is asked for, and nobody reads of newer versions of the clients.
+    clients = {
+        "NODE_USE_ENV_PROXY": "1",
+        "PIP_RETRIES": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "NPM_CONFIG_UPDATE_NOTIFIER": "false",
+    }
+    return given | {name.lower(): value for name, value in given.items()} | clients
 
 
 class Outlet:
