@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from sandbox_agent.config import config_dir, state_dir
 from sandbox_agent.errors import ConfigError, SandboxUnavailableError
 from sandbox_agent.models.credentials import read_access
-from sandbox_agent.policy.load import run_policy
+from sandbox_agent.policy.load import check_outside_workspace, run_policy
+from sandbox_agent.policy.policy import SandboxSettings
 from sandbox_agent.sandboxes.engine import Engine
-from sandbox_agent.sandboxes.facts import EngineFacts, image_facts
+from sandbox_agent.sandboxes.facts import image_facts
 from sandbox_agent.sandboxes.images import find_image
 from sandbox_agent.sandboxes.toolbox import toolbox_for
 
@@ -57,32 +58,16 @@ def check_state() -> Check:
     return Check("state", "ok", text)
 
 
-def check_policy(image: str | None) -> tuple[Check, str]:
-    """The policy that a run without flags gets, and the image to look at."""
+def check_policy(image: str | None) -> tuple[Check, SandboxSettings]:
+    """The policy that a run without flags gets in the current folder, and the sandbox it asks for."""
     try:
         policy = run_policy(None)
+        check_outside_workspace(policy, Path.cwd())
     except ConfigError as exc:
-        return Check("policy", "fail", str(exc), "correct the file"), image or "base"
-    return Check("policy", "ok", f"{policy.name}, mode {policy.mode.value}"), image or policy.sandbox.image
-
-
-def describe_isolation(facts: EngineFacts) -> Iterator[Check]:
-    """What the engine itself adds to our hardening."""
-    if facts.rootless:
-        users = "rootless: root in a container would be an ordinary user of this machine"
-    elif facts.userns_remap:
-        users = "userns-remap: root in a container would be a uid without rights on this machine"
-    else:
-        users = (
-            "not remapped: a uid in a container is that uid of this machine; tools run as the folder's owner, never 0"
-        )
-    yield Check("users", "ok", users)
-    if facts.seccomp:
-        yield Check("seccomp", "ok", "the engine filters system calls")
-    else:
-        todo = "use a kernel and an engine built with seccomp"
-        yield Check("seccomp", "fail", "the engine cannot filter system calls", todo)
-    yield Check("cgroup", "ok", f"version {facts.cgroup_version}; runtimes {', '.join(facts.runtimes)}")
+        return Check("policy", "fail", str(exc), "correct the file"), SandboxSettings(image=image or "base")
+    own = ", ".join(map(str, policy.files)) or "shipped"
+    text = f"{policy.name}, mode {policy.mode.value} ({own}; outside this folder, and not for others to write)"
+    return Check("policy", "ok", text), replace(policy.sandbox, image=image or policy.sandbox.image)
 
 
 async def check_image(engine: Engine, name: str) -> Check:

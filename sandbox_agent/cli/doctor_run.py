@@ -12,11 +12,14 @@ import anyio
 import click
 
 from sandbox_agent import __version__
-from sandbox_agent.cli.checks import Check, check_image, check_key, check_policy, check_state, describe_isolation
+from sandbox_agent.cli.checks import Check, check_image, check_key, check_policy, check_state
+from sandbox_agent.cli.host_checks import check_planted
+from sandbox_agent.cli.isolation import check_exposure, describe_isolation
 from sandbox_agent.cli.trial import try_sandbox, try_workspace
 from sandbox_agent.errors import SandboxAgentError
 from sandbox_agent.frontends.printer import Printer, make_console
 from sandbox_agent.frontends.sanitise import sanitise
+from sandbox_agent.policy.policy import SandboxSettings
 from sandbox_agent.sandboxes.endpoint import resolve_endpoint
 from sandbox_agent.sandboxes.engine import Engine, reach
 from sandbox_agent.sandboxes.facts import engine_facts
@@ -46,23 +49,25 @@ async def _doctor(as_json: bool, quick: bool, image: str | None) -> int:
 
 def _show(printer: Printer, check: Check) -> None:
     printer.stream(f"{check.level:<5}", style=_STYLES[check.level])
-    printer.stream(f" {check.name:<9} {sanitise(check.text)}\n")
+    printer.stream(f" {check.name:<11} {sanitise(check.text)}\n")
     if check.todo is not None:
-        printer.line(f"{'':<15} -> {sanitise(check.todo)}")
+        printer.line(f"{'':<17} -> {sanitise(check.todo)}")
 
 
 async def _checks(quick: bool, image: str | None) -> AsyncIterator[Check]:
     yield check_key()
     yield check_state()
-    policy, name = check_policy(image)
+    policy, settings = check_policy(image)
     yield policy
+    for check in check_planted():
+        yield check
     try:
         engine = await reach(resolve_endpoint(os.environ))
     except SandboxAgentError as exc:
         yield Check("engine", "fail", str(exc))
         return
     try:
-        async for check in _engine_checks(engine, name, quick):
+        async for check in _engine_checks(engine, settings, quick):
             yield check
     except SandboxAgentError as exc:
         yield Check("engine", "fail", str(exc))
@@ -70,20 +75,25 @@ async def _checks(quick: bool, image: str | None) -> AsyncIterator[Check]:
         engine.close()
 
 
-async def _engine_checks(engine: Engine, image: str, quick: bool) -> AsyncIterator[Check]:
+async def _engine_checks(engine: Engine, settings: SandboxSettings, quick: bool) -> AsyncIterator[Check]:
     facts = await engine_facts(engine)
-    text = f"Docker Engine {facts.version}, API {engine.version}, {facts.platform}, at {engine.endpoint}"
+    text = f"{facts.product} {facts.version}, API {engine.version}, {facts.platform}, at {engine.endpoint}"
     yield Check("engine", "ok", text)
-    for check in describe_isolation(facts):
+    exposed = check_exposure(engine.endpoint)
+    if exposed is not None:
+        yield exposed
+    usable = True
+    for check in describe_isolation(facts, settings):
+        usable = usable and check.level != "fail"
         yield check
-    found = await check_image(engine, image)
+    found = await check_image(engine, settings.image)
     yield found
-    if found.level == "fail":
+    if found.level == "fail" or not usable:
         return
     if quick:
         yield Check("sandbox", "warn", "not tried (--quick)", "leave --quick out to start a container")
         return
-    workspace, in_volume = await try_workspace(engine.endpoint, image)
-    for check in await try_sandbox(engine.endpoint, image, in_volume=in_volume):
+    workspace, in_volume = await try_workspace(engine.endpoint, settings.image)
+    for check in await try_sandbox(engine, settings, in_volume=in_volume):
         yield check
     yield workspace

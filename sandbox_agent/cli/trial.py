@@ -5,61 +5,88 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from sandbox_agent.cli.checks import Check
+from sandbox_agent.cli.host_checks import check_inside
 from sandbox_agent.config import state_dir
 from sandbox_agent.engine.placement import AUTO, place
 from sandbox_agent.errors import SandboxAgentError, WorkspaceError
 from sandbox_agent.frontends import words
+from sandbox_agent.policy.policy import SandboxSettings
 from sandbox_agent.sandboxes.base import ExecResult, SandboxInfo
 from sandbox_agent.sandboxes.docker import create
 from sandbox_agent.sandboxes.endpoint import Endpoint
+from sandbox_agent.sandboxes.engine import Engine
+from sandbox_agent.sandboxes.inspection import deviations
 from sandbox_agent.sandboxes.reap import remove_all
+from sandbox_agent.sandboxes.seccomp.profile import SeccompProfile
 from sandbox_agent.sandboxes.spec import SandboxSpec
-from sandbox_agent.types import VolumeMount
+from sandbox_agent.types import VolumeMount, WorkspaceMount
 from sandbox_agent.workspaces.folder import resolve
 
 TRIAL_UID = 65532
 """Tools never run as 0, whoever asks."""
 
 
-async def try_sandbox(endpoint: Endpoint, image: str, *, in_volume: bool = False) -> list[Check]:
-    """Start, run, remove; the container is gone afterwards whatever happened.
+async def try_sandbox(engine: Engine, settings: SandboxSettings, *, in_volume: bool = False) -> list[Check]:
+    """Start, run, attack a little, remove; the container is gone afterwards whatever happened.
 
     Args:
-        endpoint: the engine.
-        image: what to start.
+        engine: where.
+        settings: what the policy asks for: image, runtime and filter are looked at.
         in_volume: the engine sees no file of this machine.
     """
     with tempfile.TemporaryDirectory(prefix="sandbox-agent-doctor-") as parent:
-        sandbox = create(_spec(Path(parent), image, in_volume), endpoint)
+        sandbox = create(_spec(Path(parent), settings, in_volume), engine.endpoint)
         started = time.monotonic()
         try:
             info = await sandbox.start()
             ready_s = time.monotonic() - started
             result = await sandbox.exec(["bash", "-c", "true"], timeout_s=10)
+            reached = await check_inside(sandbox)
+            changed = await deviations(engine, info.id)
         except SandboxAgentError as exc:
             return [Check("sandbox", "fail", str(exc))]
         finally:
             await sandbox.close()
             if in_volume:
-                await remove_all(endpoint, sandbox.spec.session_id)
-        return _checks(info, result, ready_s)
+                await remove_all(engine.endpoint, sandbox.spec.session_id)
+        return [*_checks(info, result, ready_s), _as_asked(changed), *reached]
 
 
-def _spec(parent: Path, image: str, in_volume: bool) -> SandboxSpec:
+def _as_asked(changed: list[str]) -> Check:
+    if changed:
+        todo = "look for a plug-in or a default of the engine that changes containers"
+        return Check("as-asked", "fail", f"the engine made the container otherwise: {'; '.join(changed)}", todo)
+    return Check("as-asked", "ok", "the engine made the container as it was asked to")
+
+
+def _spec(parent: Path, settings: SandboxSettings, in_volume: bool) -> SandboxSpec:
     name, uid, gid = f"doctor{time.time_ns():x}", os.getuid() or TRIAL_UID, os.getgid() or TRIAL_UID
     if in_volume:
         mount = VolumeMount(f"sandbox-agent-{name}")
-        return SandboxSpec(image=image, workspace_source=mount, uid=uid, gid=gid, session_id=name, state_dir=None)
+        return replace(_plain_spec(settings, mount, uid, gid, name), state_dir=None)
     folder, state = parent / "workspace", parent / "state"
     folder.mkdir()
     state.mkdir()
     if os.getuid() == 0:
         os.chown(folder, uid, gid)
+    return replace(_plain_spec(settings, str(folder), uid, gid, name), state_dir=str(state))
+
+
+def _plain_spec(settings: SandboxSettings, mount: WorkspaceMount, uid: int, gid: int, name: str) -> SandboxSpec:
     return SandboxSpec(
-        image=image, workspace_source=str(folder), uid=uid, gid=gid, session_id=name, state_dir=str(state)
+        image=settings.image,
+        runtime=settings.runtime,
+        seccomp=cast(SeccompProfile, settings.seccomp),
+        workspace_source=mount,
+        uid=uid,
+        gid=gid,
+        session_id=name,
+        state_dir=None,
     )
 
 

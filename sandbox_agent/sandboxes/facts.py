@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import docker.errors
 
@@ -13,7 +14,8 @@ from sandbox_agent.sandboxes.images import LABEL_RECIPE, Image
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """`seccomp` is False where the engine cannot filter system calls. `runtimes` are sorted."""
+    """`seccomp` is False where the engine cannot filter system calls. `runtimes` are sorted; `parts` are the engine's
+    own (runc, containerd, ...) with their versions. `system` is what the engine says its machine is."""
 
     version: str
     platform: str
@@ -22,6 +24,17 @@ class EngineFacts:
     seccomp: bool
     cgroup_version: str
     runtimes: tuple[str, ...]
+    product: str = "Docker Engine"
+    kernel: str = "?"
+    system: str = ""
+    default_runtime: str = "runc"
+    apparmor: bool = False
+    selinux: bool = False
+    parts: tuple[tuple[str, str], ...] = ()
+
+    def version_of(self, part: str) -> str | None:
+        """Of a part of the engine, None where it does not say."""
+        return next((version for name, version in self.parts if name == part), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +54,18 @@ async def engine_facts(engine: Engine) -> EngineFacts:
     """
     try:
         info = await engine.ask(engine.control.info)
+        about = await engine.ask(engine.control.version)
     except docker.errors.APIError as exc:
         raise SandboxUnavailableError(f"the engine at {engine.endpoint} refuses to describe itself: {exc}") from exc
+    return facts_from(info, about)
+
+
+def facts_from(info: dict[str, Any], about: dict[str, Any]) -> EngineFacts:
+    """The answers to /info and /version, read; what an engine leaves out counts as not there."""
     # Each option is "name=seccomp,profile=default" or just "name=rootless".
     options = {str(option).split(",")[0].removeprefix("name=") for option in info.get("SecurityOptions") or ()}
+    parts = tuple((str(part.get("Name", "?")), str(part.get("Version", "?"))) for part in about.get("Components") or ())
+    podman = any(name == "Podman Engine" for name, _ in parts)
     return EngineFacts(
         version=str(info.get("ServerVersion", "?")),
         platform=f"{info.get('OSType', '?')}/{info.get('Architecture', '?')}",
@@ -53,6 +74,29 @@ async def engine_facts(engine: Engine) -> EngineFacts:
         seccomp="seccomp" in options,
         cgroup_version=str(info.get("CgroupVersion", "?")),
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
+        product="Podman" if podman else "Docker Engine",
+        kernel=str(info.get("KernelVersion", "?")),
+        system=str(info.get("OperatingSystem", "")),
+        default_runtime=str(info.get("DefaultRuntime") or "runc"),
+        apparmor="apparmor" in options,
+        selinux="selinux" in options,
+        parts=parts,
+    )
+
+
+async def why_refused(engine: Engine, refusal: docker.errors.APIError, runtime: str | None) -> str:
+    """Why the engine does not start a sandbox, in its own words but for a runtime that it has not.
+
+    Raises:
+        SandboxUnavailableError: it does not answer any more.
+    """
+    text = str(refusal.explanation)
+    if "unknown" not in text.lower() or "runtime" not in text:
+        return f"the engine does not start the sandbox: {text}"
+    facts = await engine_facts(engine)
+    return (
+        f"the engine at {engine.endpoint} has no runtime {runtime!r}, it has {', '.join(facts.runtimes)}; set "
+        "sandbox.runtime in the policy to one of these, or add that one to the engine (docs/escape-test.md)"
     )
 
 
