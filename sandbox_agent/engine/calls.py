@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import anyio
 
@@ -163,7 +164,7 @@ async def _run_tool(session: Session, judged: gate.Judged) -> ToolResult:
         return ToolResult("The call was changed after it was allowed, so it was not run.", is_error=True)
     try:
         with anyio.fail_after(call.tool.timeout_s):
-            result = await call.tool.run(call.input, session.ctx)
+            result = await _within_disk(session, partial(call.tool.run, call.input, session.ctx))
     except ToolError as exc:
         result = ToolResult(str(exc), is_error=True)
     except TimeoutError:
@@ -173,6 +174,22 @@ async def _run_tool(session: Session, judged: gate.Judged) -> ToolResult:
         # Of the sandbox's verbs, where a tool has no better text: a command can kill what carries them out at any time.
         result = ToolResult(f"{call.tool.name} failed: {exc.strerror or exc}", is_error=True)
     return cap(result, call.tool.max_result_chars)
+
+
+async def _within_disk(session: Session, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    """What the call gives, or that it took too much of the disk; with the figures where it ran into that limit."""
+    if session.disk is None:
+        return await run()
+    result = ToolResult("")
+    with session.disk.guarding() as guarded:
+        try:
+            result = await run()
+        except ToolError as exc:
+            result = ToolResult(str(exc), is_error=True)
+    if guarded.told is not None:
+        return ToolResult(guarded.told, is_error=True, meta={"disk_limit": True})
+    note = await session.disk.note_on(result)
+    return call_hooks.with_notes(result, (note,)) if note is not None else result
 
 
 def _finish(

@@ -24,6 +24,7 @@ from sandbox_agent.engine import egress, session_hooks
 from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.container import facts_of, settings_to_go_on, spec_of
 from sandbox_agent.engine.discarding import discard
+from sandbox_agent.engine.disk import DiskLimit
 from sandbox_agent.engine.drifting import look_now_and_then
 from sandbox_agent.engine.hooks import ProgramHook
 from sandbox_agent.engine.late import LoadingModel
@@ -49,6 +50,7 @@ from sandbox_agent.sandboxes.endpoint import Endpoint, ping, resolve_endpoint
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool, builtin_tools
+from sandbox_agent.workspaces.record import Record
 
 MODEL_KINDS = {"anthropic": "anthropic", "script": "scripted"}
 """What stands before the colon of `--model`, and the module under `models/` that makes it."""
@@ -141,6 +143,11 @@ async def _open(
     )
     _begin(session, config, settings, past, placement)
     session_hooks.attach(session, hooks)
+    session.disk = DiskLimit(workspace, sandbox, folder, Record.load(folder).disk_bytes or settings.disk_bytes)
+    if session.disk.warning is not None:
+        session.emit(Notice(level="warning", text=session.disk.warning))
+    if session.disk.watched:
+        tasks.start_soon(session.disk.watch)
     for line in settled:
         session.emit(Notice(level="warning", text=line))
     for line in policy.notes:

@@ -30,16 +30,18 @@ from sandbox_agent.sandboxes.endpoint import Endpoint, identify
 from sandbox_agent.sandboxes.spec import SandboxSpec
 from sandbox_agent.types import WORKSPACE_MOUNT, WorkspaceMount
 from sandbox_agent.workspaces.base import Owner
+from sandbox_agent.workspaces.disk import has_disk, make_disk, why_no_disk
 from sandbox_agent.workspaces.folder import owner_of, writable
 from sandbox_agent.workspaces.mounting import mounts_below
 from sandbox_agent.workspaces.opening import create
 from sandbox_agent.workspaces.overlay import MASKS, UPPER
-from sandbox_agent.workspaces.record import OVERLAY_NAME
+from sandbox_agent.workspaces.record import COPY_NAME, OVERLAY_NAME
 
 AUTO = "auto"
 KNOWN_FILE = "engines.json"
 
 _TRIAL = "trial-"
+_TRIAL_BYTES = 64 * 2**20
 _UNSEEN = "the engine does not see this machine's files"
 _SCRIPT = """
 cd /workspace && printf '%s\\0' "$(cat MARKER/read)" && printf x > MARKER/written
@@ -51,20 +53,28 @@ done
 
 @dataclass(frozen=True, slots=True)
 class Ability:
-    """What was found out about an engine: why no overlay works, None if it does; whether it sees our files at all."""
+    """What was found out about an engine: why no overlay works, None if it does; whether it sees our files at all; why
+    a session gets no disk of its own, None if it does."""
 
     no_overlay: str | None
     sees_files: bool
+    no_disk: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
     """`mode` is overlay, copy or bind. `in_volume`: only the engine can hold the copy. `why` is why it is no overlay,
-    None if it is one or the mode was asked for by name."""
+    None if it is one or the mode was asked for by name. `no_disk` is why the policy's disk limit is only watched."""
 
     mode: str
     in_volume: bool = False
     why: str | None = None
+    no_disk: str | None = None
+
+    @property
+    def own_disk(self) -> bool:
+        """Whether what the session writes goes to a disk of its own."""
+        return self.mode in ("overlay", "copy") and not self.in_volume and self.no_disk is None
 
     @property
     def line(self) -> str:
@@ -92,22 +102,26 @@ async def place(wanted: str, host: Path, endpoint: Endpoint, image: str, *, fres
     """
     key = await anyio.to_thread.run_sync(_key, endpoint, host)
     ability = None if fresh else _known().get(key)
-    if wanted != AUTO and ability is None and endpoint.url.startswith("unix:"):
-        return Placement(wanted)  # what is not so at a local socket, the start will tell
+    no_disk = why_no_disk()
+    local = endpoint.url.startswith("unix:")
+    if wanted != AUTO and ability is None and local and (no_disk is not None or wanted == "bind"):
+        return Placement(wanted, no_disk=no_disk)  # what is not so at a local socket, the start will tell
     if ability is None:
         ability = await _find_out(host, endpoint, image)
         _remember(key, ability)
     if wanted in ("overlay", "bind") and not ability.sees_files:
         raise WorkspaceError(f"workspace mode {wanted}: {_UNSEEN} ({endpoint}); use --workspace-mode copy")
     if wanted != AUTO:
-        return Placement(wanted, in_volume=not ability.sees_files)
+        return Placement(wanted, in_volume=not ability.sees_files, no_disk=ability.no_disk)
     inside = await anyio.to_thread.run_sync(mounts_below, host)
     why = f"another file system is mounted at {inside[0]}" if inside else ability.no_overlay
     if why is None and not writable(host):
         why = "the folder is somebody else's, and not yours to write"  # in a copy all of it is the tools' own
     if not ability.sees_files:
         why = _UNSEEN
-    return Placement("copy", not ability.sees_files, why) if why else Placement("overlay")
+    if why is None:
+        return Placement("overlay", no_disk=ability.no_disk)
+    return Placement("copy", not ability.sees_files, why, ability.no_disk)
 
 
 def forget() -> None:
@@ -116,15 +130,24 @@ def forget() -> None:
 
 
 async def _find_out(host: Path, endpoint: Endpoint, image: str) -> Ability:
-    no_overlay = await _try_overlay(host, endpoint, image)
-    return Ability(no_overlay, no_overlay is None or await _try_bind(owner_of(host), endpoint, image))
+    no_disk = why_no_disk()
+    tried: list[str] = []
+    for own_disk in (True, False) if no_disk is None else (False,):
+        no_overlay = await _try_overlay(host, endpoint, image, own_disk)
+        if no_overlay is None or await _try_bind(owner_of(host), endpoint, image, own_disk):
+            return Ability(no_overlay, True, None if own_disk else no_disk or " / ".join(tried))
+        tried.append(no_overlay)
+    return Ability(no_overlay, False, no_disk or _UNSEEN)
 
 
-async def _try_overlay(host: Path, endpoint: Endpoint, image: str) -> str | None:
+async def _try_overlay(host: Path, endpoint: Endpoint, image: str, own_disk: bool) -> str | None:
     """Mount layers over the folder as a session would; None if all is as it must be, else what was not."""
     async with trial_folder(endpoint, image) as folder:
         try:
-            workspace = await anyio.to_thread.run_sync(create, "overlay", host, folder)
+            make = partial(create, "overlay", host, folder, disk_bytes=_TRIAL_BYTES, own_disk=own_disk)
+            workspace = await anyio.to_thread.run_sync(make)
+            if own_disk and not has_disk(folder):
+                return getattr(workspace, "no_disk", None) or "no disk could be made"
             layers = folder / OVERLAY_NAME
             marker, content = _mark(layers / MASKS, workspace.owner)
             read, names = await _ask_inside(workspace.mount, workspace.owner, endpoint, image, folder, marker)
@@ -139,10 +162,16 @@ async def _try_overlay(host: Path, endpoint: Endpoint, image: str) -> str | None
         return _written(layers / UPPER / marker / "written", workspace.owner)
 
 
-async def _try_bind(owner: Owner, endpoint: Endpoint, image: str) -> bool:
+async def _try_bind(owner: Owner, endpoint: Endpoint, image: str, own_disk: bool) -> bool:
     async with trial_folder(endpoint, image) as folder:
-        place = folder / "bound"
+        place = folder / COPY_NAME
         place.mkdir(mode=0o755)
+        if own_disk:
+            try:
+                await anyio.to_thread.run_sync(make_disk, folder, place, _TRIAL_BYTES)
+            except OSError:
+                return False
+            place.chmod(0o755)
         marker, content = _mark(place, owner)
         try:
             read, _ = await _ask_inside(str(place), owner, endpoint, image, folder, marker)
@@ -241,7 +270,10 @@ def _known() -> dict[str, Ability]:
     """What was found out before; a file that cannot be used counts as none."""
     try:
         raw = json.loads((state_dir() / KNOWN_FILE).read_text())
-        return {str(key): Ability(value["no_overlay"], bool(value["sees_files"])) for key, value in raw.items()}
+        return {
+            str(key): Ability(value["no_overlay"], bool(value["sees_files"]), value["no_disk"])
+            for key, value in raw.items()
+        }
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return {}
 

@@ -12,6 +12,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from sandbox_agent.engine import drifting, history
 from sandbox_agent.engine.checkpoints import Checkpoints
+from sandbox_agent.engine.disk import DiskLimit
 from sandbox_agent.engine.effects import Doing, Effects
 from sandbox_agent.engine.hooks import Hooks
 from sandbox_agent.engine.lock import SessionLock
@@ -90,6 +91,7 @@ class Session:
     before_end: Callable[[], Awaitable[None]] | None = None
     save_rule: Callable[[str], None] | None = None
     agent_id: str = "main"
+    disk: DiskLimit | None = None
     secrecy: Secrecy = field(default_factory=Secrecy)
     queue: MessageQueue = field(default_factory=MessageQueue)
     messages: list[JsonObject] = field(default_factory=list)

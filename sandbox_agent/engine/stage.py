@@ -48,11 +48,14 @@ async def open_workspace(
     if origin is not None:
         volume = volume_name(folder) if origin.in_volume else ""
         make = partial(create, origin.mode, origin.host, folder, masks=origin.masks, view=view, volume=volume)
+        known = await place(origin.mode, origin.host, endpoint, policy.sandbox.image)
+        make = partial(make, disk_bytes=policy.sandbox.disk_bytes, own_disk=known.own_disk)
         return await anyio.to_thread.run_sync(partial(make, engine=endpoint.url)), None
     host = await anyio.to_thread.run_sync(resolve, config.workspace, folder)
     placement = await place(config.workspace_mode, host, endpoint, config.image or policy.sandbox.image)
     volume = volume_name(folder) if placement.in_volume else ""
     make = partial(create, placement.mode, host, folder, masks=policy.sandbox.masks, view=view, volume=volume)
+    make = partial(make, disk_bytes=policy.sandbox.disk_bytes, own_disk=placement.own_disk)
     return await anyio.to_thread.run_sync(partial(make, engine=endpoint.url)), placement
 
 

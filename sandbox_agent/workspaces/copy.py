@@ -11,18 +11,23 @@ from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.types import WorkspaceMount
 from sandbox_agent.workspaces.base import Change, Drift
 from sandbox_agent.workspaces.copying import Copier
+from sandbox_agent.workspaces.disk import mount_disk
 from sandbox_agent.workspaces.drift import drifted_since
 from sandbox_agent.workspaces.gated import GatedWorkspace
 from sandbox_agent.workspaces.gitrefs import note_refs
 from sandbox_agent.workspaces.manifest import Manifest
 from sandbox_agent.workspaces.masks import Masks
-from sandbox_agent.workspaces.record import COPY_NAME, MANIFEST_NAME, RECORD_NAME, Record
+from sandbox_agent.workspaces.record import COPY_NAME, MANIFEST_NAME, RECORD_NAME, Record, give_back_mounts
 from sandbox_agent.workspaces.removal import remove_tree
 from sandbox_agent.workspaces.reviewing import NowThere, as_planned, look
 from sandbox_agent.workspaces.source import Source, TreeSource
 from sandbox_agent.workspaces.stored import StoredSource
 from sandbox_agent.workspaces.survey import survey
 from sandbox_agent.workspaces.tree import Tree
+
+_BLOCK_BYTES = 4096
+_EXTRA_BYTES = 512
+"""An entry's share in the blocks of its folder, and what a file system needs to find its content."""
 
 
 class CopyWorkspace(GatedWorkspace):
@@ -34,14 +39,18 @@ class CopyWorkspace(GatedWorkspace):
         super().__init__(record, state_dir, notes)
 
     @classmethod
-    def make(cls, record: Record, state_dir: Path, notes: tuple[str, ...]) -> CopyWorkspace:
-        """Begin a new one: the mount point exists afterwards, empty, and belongs to the tools."""
+    def make(cls, record: Record, state_dir: Path, notes: tuple[str, ...], *, own_disk: bool = False) -> CopyWorkspace:
+        """Begin a new one: the mount point exists afterwards, empty, and belongs to the tools. With `own_disk` it is a
+        disk with room for the copy and what the record says."""
         record.save(state_dir)
         workspace = cls(record, state_dir, notes)
         try:
             workspace.source.mkdir(mode=0o700)
         except FileExistsError:
             raise WorkspaceError(f"{workspace.source}: is already there; start a new session") from None
+        if own_disk:
+            size_bytes, files = workspace._size_now()
+            workspace._have_disk(there_bytes=size_bytes, there_files=files)
         if os.geteuid() == 0:
             os.chown(workspace.source, record.owner.uid, record.owner.gid)
         return workspace
@@ -49,6 +58,19 @@ class CopyWorkspace(GatedWorkspace):
     @property
     def source(self) -> Path:
         return self._state_dir / COPY_NAME
+
+    @property
+    def place(self) -> Path:
+        return self.source
+
+    def _size_now(self) -> tuple[int, int]:
+        """What a copy of the folder takes, and in how many entries; holes count."""
+        size_bytes = files = 0
+        with self._host() as host:
+            for found in host.walk(failed=lambda path, error: None):
+                files += 1
+                size_bytes += -(-found.info.st_size // _BLOCK_BYTES) * _BLOCK_BYTES + _EXTRA_BYTES
+        return size_bytes, files
 
     @property
     def mount(self) -> WorkspaceMount:
@@ -63,6 +85,10 @@ class CopyWorkspace(GatedWorkspace):
     def prepare(self, progress: Callable[[int], None] | None = None) -> None:
         """See `Workspace.prepare`. A copy that was finished once is taken as it is; an unfinished one begins anew."""
         path = self._state_dir / MANIFEST_NAME
+        try:
+            mount_disk(self._state_dir, self.place)
+        except OSError as error:
+            raise WorkspaceError(f"{self.host}: the disk of the session cannot be mounted: {error}") from error
         if path.exists():
             self._masked = Manifest.load(path).masked
             return
@@ -88,12 +114,13 @@ class CopyWorkspace(GatedWorkspace):
     def changes(self) -> tuple[Change, ...]:
         """See `Workspace.changes`."""
         manifest = Manifest.load(self._state_dir / MANIFEST_NAME)
-        with self._host() as host, self._source(host) as source:
+        with self._on_disk(), self._host() as host, self._source(host) as source:
             self._review = look(manifest, source, host)
         return self._review.changes
 
     def release(self) -> None:
-        """See `Workspace.release`: there is nothing."""
+        """See `Workspace.release`: the mount of the session's own disk goes."""
+        give_back_mounts(self._state_dir)
 
     @contextmanager
     def _source(self, host: Tree) -> Iterator[Source]:

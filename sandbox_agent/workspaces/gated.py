@@ -6,14 +6,16 @@ How the session's work is looked at, and what the manifest follows, is each mode
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.apply import Hunks
 from sandbox_agent.workspaces.base import ApplyOutcome, Change, Owner
+from sandbox_agent.workspaces.disk import make_disk, mount_disk
 from sandbox_agent.workspaces.ledger import interrupted
+from sandbox_agent.workspaces.mounting import detach
 from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.record import Record, remove_remains
 from sandbox_agent.workspaces.review import Review
@@ -31,6 +33,8 @@ class GatedWorkspace(ABC):
         self._notes = Notes(notes)
         self._review: Review | None = None
         self._masked: dict[str, str] = {}
+        self.no_disk: str | None = None
+        """Why the session has no disk of its own although it was to have one."""
 
     @property
     def host(self) -> Path:
@@ -59,6 +63,32 @@ class GatedWorkspace(ABC):
         """See `Workspace.covers`: none."""
         return ()
 
+    @property
+    @abstractmethod
+    def place(self) -> Path:
+        """Where what the session writes lies on this machine."""
+
+    @contextmanager
+    def _on_disk(self) -> Iterator[None]:
+        """The session's own disk, where it has one, is mounted. Raises WorkspaceError: it cannot be."""
+        try:
+            ours = mount_disk(self._state_dir, self.place)
+        except OSError as error:
+            raise WorkspaceError(f"{self._state_dir}: the disk of the session cannot be mounted: {error}") from error
+        try:
+            yield
+        finally:
+            if ours:
+                detach(self.place)
+
+    def _have_disk(self, *, there_bytes: int = 0, there_files: int = 0) -> None:
+        """Have a disk of the size that the record says; see `no_disk` where it cannot be had."""
+        limit = self._record.disk_bytes
+        try:
+            make_disk(self._state_dir, self.place, limit, there_bytes=there_bytes, there_files=there_files)
+        except OSError as error:
+            self.no_disk = str(error)
+
     @abstractmethod
     def changes(self) -> tuple[Change, ...]:
         """See `Workspace.changes`; it becomes the review that `apply` goes by."""
@@ -77,7 +107,7 @@ class GatedWorkspace(ABC):
         if self._review is None:
             self.changes()
         assert self._review is not None
-        with self._host() as host, self._source(host) as source:
+        with self._on_disk(), self._host() as host, self._source(host) as source:
             outcome = self._bringer(host).bring(self._review, source, host, paths, hunks)
         if outcome.partial:
             self._review = None
@@ -88,7 +118,7 @@ class GatedWorkspace(ABC):
         if not interrupted(self._state_dir):
             return None
         self._review = None
-        with self._host() as host, self._source(host) as source:
+        with self._on_disk(), self._host() as host, self._source(host) as source:
             return self._bringer(host).settle(source, host)
 
     def discard(self) -> None:

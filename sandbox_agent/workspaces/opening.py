@@ -26,6 +26,8 @@ def create(
     view: View | None = None,
     volume: str = "",
     engine: str = "",
+    disk_bytes: int = 0,
+    own_disk: bool = False,
 ) -> Workspace:
     """Check a folder and make its workspace; `prepare` fills it.
 
@@ -36,6 +38,8 @@ def create(
         masks: gitignore patterns of what the session must not see.
         volume: for "copy": the volume that is to hold it, where the engine sees no folder of ours.
         engine: that engine's address.
+        disk_bytes: what the session may take of the disk, 0 if nothing is said; `sandbox.disk` of the policy.
+        own_disk: it gets a disk of that size where this machine can have one. See `disk`.
         view: how an ordinary user looks at an overlay; without it, `changes` and `apply` of one are for root only.
 
     Raises:
@@ -52,15 +56,15 @@ def create(
         )
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(state_dir, 0o700)
-    record = Record.new(mode, real, owner_of(real), patterns.patterns, volume, engine)
+    record = Record.new(mode, real, owner_of(real), patterns.patterns, volume, engine, disk_bytes)
     notes = (*access_notes(real), *repository_notes(real))
     if mode == "overlay":
-        return OverlayWorkspace.make(record, state_dir.resolve(), notes, view)
+        return OverlayWorkspace.make(record, state_dir.resolve(), notes, view, own_disk=own_disk)
     if mode == "bind":
         return BindWorkspace.make(record, state_dir.resolve(), notes)
     if volume:
         return VolumeWorkspace.make(record, state_dir.resolve(), notes)
-    return CopyWorkspace.make(record, state_dir.resolve(), notes)
+    return CopyWorkspace.make(record, state_dir.resolve(), notes, own_disk=own_disk)
 
 
 def reopen(state_dir: Path, *, view: View | None = None) -> Workspace:

@@ -16,6 +16,7 @@ from pathlib import Path
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.types import OverlayMount
 from sandbox_agent.workspaces.base import Change, Drift, View
+from sandbox_agent.workspaces.disk import mount_disk, mounted
 from sandbox_agent.workspaces.drift import Start, as_started, drifted
 from sandbox_agent.workspaces.entries import examine
 from sandbox_agent.workspaces.gated import GatedWorkspace
@@ -23,8 +24,15 @@ from sandbox_agent.workspaces.gitrefs import note_refs
 from sandbox_agent.workspaces.manifest import MASKED_BY, Entry, Manifest, Stamp, stamp
 from sandbox_agent.workspaces.masklayer import build, dress
 from sandbox_agent.workspaces.masks import Masks
-from sandbox_agent.workspaces.mounting import attach_idmapped, detach, is_mounted, merged_view
-from sandbox_agent.workspaces.record import LOWER_NAME, MANIFEST_NAME, OVERLAY_NAME, Record, remove_remains
+from sandbox_agent.workspaces.mounting import attach_idmapped, is_mounted, merged_view
+from sandbox_agent.workspaces.record import (
+    LOWER_NAME,
+    MANIFEST_NAME,
+    OVERLAY_NAME,
+    Record,
+    give_back_mounts,
+    remove_remains,
+)
 from sandbox_agent.workspaces.removal import remove_tree
 from sandbox_agent.workspaces.review import Difference
 from sandbox_agent.workspaces.reviewing import NowThere, look
@@ -50,9 +58,15 @@ class OverlayWorkspace(GatedWorkspace):
 
     @classmethod
     def make(
-        cls, record: Record, state_dir: Path, notes: tuple[str, ...], view: View | None = None
+        cls,
+        record: Record,
+        state_dir: Path,
+        notes: tuple[str, ...],
+        view: View | None = None,
+        *,
+        own_disk: bool = False,
     ) -> OverlayWorkspace:
-        """Begin a new one.
+        """Begin a new one; with `own_disk` the layers lie on a disk of the size that the record says.
 
         Raises:
             WorkspaceError: the layers cannot be made; nothing is left of them.
@@ -60,15 +74,18 @@ class OverlayWorkspace(GatedWorkspace):
         record.save(state_dir)
         workspace = cls(record, state_dir, notes, view=view)
         try:
-            workspace._make_layers()
+            workspace._make_layers(own_disk)
         except OSError as error:
             remove_remains(state_dir)
             raise WorkspaceError(f"{record.host}: no overlay can be laid over it: {error}") from error
         return workspace
 
-    def _make_layers(self) -> None:
-        for path in (self._folder, *(self._folder / name for name in (MASKS, UPPER, WORK))):
-            path.mkdir(mode=0o700)
+    def _make_layers(self, own_disk: bool) -> None:
+        self._folder.mkdir(mode=0o700)
+        if own_disk:
+            self._have_disk()
+        for name in (MASKS, UPPER, WORK):
+            (self._folder / name).mkdir(mode=0o700)
         top = os.lstat(self.host)
         if os.geteuid() == 0 and top.st_uid == 0:
             self._lower.mkdir(mode=0o700)
@@ -82,6 +99,10 @@ class OverlayWorkspace(GatedWorkspace):
                 dress(fd, top, swap_root=self._swaps_root)
             finally:
                 os.close(fd)
+
+    @property
+    def place(self) -> Path:
+        return self._folder
 
     @property
     def mount(self) -> OverlayMount:
@@ -106,6 +127,7 @@ class OverlayWorkspace(GatedWorkspace):
         """See `Workspace.prepare`. What was prepared once is taken as it is; something unfinished begins anew."""
         path = self._state_dir / MANIFEST_NAME
         try:
+            mount_disk(self._state_dir, self.place)
             if self._swaps_root and not is_mounted(self._lower):
                 attach_idmapped(self.host, self._lower)
             if path.exists():
@@ -143,7 +165,7 @@ class OverlayWorkspace(GatedWorkspace):
     def changes(self) -> tuple[Change, ...]:
         """See `Workspace.changes`."""
         manifest = Manifest.load(self._state_dir / MANIFEST_NAME)
-        with self._host() as host:
+        with self._on_disk(), self._host() as host:
             stored = self._stored(host)
             if stored is not None:
                 self._review = look(manifest, stored, host, seen_through=True)
@@ -188,9 +210,8 @@ class OverlayWorkspace(GatedWorkspace):
         return StoredSource.of(self._state_dir, spare=spare, mask_stamps=self._mask_stamps())
 
     def release(self) -> None:
-        """See `Workspace.release`: the folder's second mount goes."""
-        if self._swaps_root:
-            detach(self._lower)
+        """See `Workspace.release`: the folder's second mount goes, and that of the session's own disk."""
+        give_back_mounts(self._state_dir)
 
     @contextmanager
     def _merged(self, host: Tree) -> Iterator[Tree]:
@@ -217,5 +238,6 @@ class OverlayWorkspace(GatedWorkspace):
 
 def upper_holds(state_dir: Path) -> bool:
     """Whether the layer of changes has anything in it. Raises OSError: it cannot be listed."""
-    with Tree(state_dir.resolve() / OVERLAY_NAME / UPPER, grant=True) as upper:
+    folder = state_dir.resolve() / OVERLAY_NAME
+    with mounted(state_dir, folder), Tree(folder / UPPER, grant=True) as upper:
         return bool(upper.listing(""))

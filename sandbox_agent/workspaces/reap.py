@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
+from sandbox_agent.workspaces.disk import DISK_NAME, has_disk, mounted
 from sandbox_agent.workspaces.gitfolder import git_notes
 from sandbox_agent.workspaces.ledger import interrupted
 from sandbox_agent.workspaces.manifest import Manifest
-from sandbox_agent.workspaces.mounting import detach
 from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.opening import reopen
 from sandbox_agent.workspaces.overlay import upper_holds
@@ -18,11 +18,11 @@ from sandbox_agent.workspaces.record import (
     COPY_NAME,
     KEPT_NAME,
     LAST_STEP_NAME,
-    LOWER_NAME,
     MANIFEST_NAME,
     OVERLAY_NAME,
     RECORD_NAME,
     LeftToRootError,
+    give_back_mounts,
     remove_remains,
     volume_of,
 )
@@ -61,7 +61,7 @@ def reap_sessions(sessions_dir: Path, is_owner_alive: Callable[[Path], bool], *,
         if state_dir.is_symlink() or not _has_remains(state_dir) or is_owner_alive(state_dir):
             continue
         try:
-            detach(state_dir.resolve() / OVERLAY_NAME / LOWER_NAME)
+            give_back_mounts(state_dir)
             if not drop_kept and _holds_changes(state_dir):
                 kept.append(state_dir.name)
                 continue
@@ -81,7 +81,7 @@ def _has_remains(state_dir: Path) -> bool:
     if not state_dir.is_dir():
         return False
     names = {path.name for path in state_dir.iterdir()}
-    ours = {COPY_NAME, OVERLAY_NAME, MANIFEST_NAME, RECORD_NAME}
+    ours = {COPY_NAME, OVERLAY_NAME, MANIFEST_NAME, RECORD_NAME, DISK_NAME}
     return bool(names & ours) or any(name.startswith(MOVED_PREFIX) for name in names)
 
 
@@ -99,12 +99,15 @@ def _holds_changes(state_dir: Path) -> bool:
         if mode == "bind" and (len(steps) > 1 or (state_dir / LAST_STEP_NAME).exists()):
             return len(steps) > 1  # so that the folder itself can be brought back
         if mode == "overlay":
-            return upper_holds(state_dir)
-        if mode == "bind" or volume_of(state_dir):
+            changed = upper_holds(state_dir)
+            if not has_disk(state_dir):
+                return changed  # looking costs nothing
+        elif mode == "bind" or volume_of(state_dir):
             changed = bool(reopen(state_dir).changes())
         else:
             manifest = Manifest.load(state_dir / MANIFEST_NAME)
-            with Tree(state_dir.resolve() / COPY_NAME, grant=True) as copy:
+            place = state_dir.resolve() / COPY_NAME
+            with mounted(state_dir, place), Tree(place, grant=True) as copy:
                 scan = TreeSource(copy).scan(manifest, Notes())
                 changed = bool(compare(manifest, scan) or git_notes(manifest, scan).commits)
     except (WorkspaceError, OSError):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Owner
+from sandbox_agent.workspaces.disk import remove_disk
 from sandbox_agent.workspaces.mounting import detach
 from sandbox_agent.workspaces.removal import remove_tree
 from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Steps
@@ -39,6 +40,7 @@ class Record:
     """`masks` are the patterns of the run. `volume` is the engine's volume that holds the copy, "" if a folder does;
     `engine` is that engine's address.
 
+    `disk_bytes` is what the policy lets the session take of the disk; 0 if nothing was said.
     `token` is part of the names of our temporary files in the person's folder: nobody inside can guess it.
     """
 
@@ -49,12 +51,20 @@ class Record:
     masks: tuple[str, ...] = ()
     volume: str = ""
     engine: str = ""
+    disk_bytes: int = 0
 
     @classmethod
     def new(
-        cls, mode: str, host: Path, owner: Owner, masks: tuple[str, ...], volume: str = "", engine: str = ""
+        cls,
+        mode: str,
+        host: Path,
+        owner: Owner,
+        masks: tuple[str, ...],
+        volume: str = "",
+        engine: str = "",
+        disk_bytes: int = 0,
     ) -> Record:
-        return cls(mode, host, owner, secrets.token_hex(8), masks, volume, engine)
+        return cls(mode, host, owner, secrets.token_hex(8), masks, volume, engine, disk_bytes)
 
     @property
     def temporary_prefix(self) -> str:
@@ -76,6 +86,7 @@ class Record:
             "masks": list(self.masks),
             "volume": self.volume,
             "engine": self.engine,
+            "disk_bytes": self.disk_bytes,
         }
         try:
             with open(os.open(state_dir / RECORD_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -99,7 +110,8 @@ class Record:
             uid, gid = raw["owner"]
             owner = Owner(uid, gid, tuple(raw.get("groups", ())))
             held = {name: raw.get(name, "") for name in ("volume", "engine")}
-            return cls(raw["mode"], host, owner, raw["token"], tuple(raw["masks"]), **held)
+            disk_bytes = int(raw.get("disk_bytes", 0))
+            return cls(raw["mode"], host, owner, raw["token"], tuple(raw["masks"]), **held, disk_bytes=disk_bytes)
         except FileNotFoundError as error:
             raise WorkspaceError(f"{state_dir}: keeps no workspace; it was applied, discarded or never made") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -125,12 +137,22 @@ def remove_remains(state_dir: Path) -> None:
     """
     (state_dir / RECORD_NAME).unlink(missing_ok=True)
     Steps(state_dir / CHECKPOINTS_NAME).discard()
+    give_back_mounts(state_dir)
+    for place in (COPY_NAME, OVERLAY_NAME):
+        remove_disk(state_dir.resolve(), state_dir.resolve() / place)
     remove_tree(state_dir.resolve(), COPY_NAME)
     _remove_overlay(state_dir.resolve())
     for name in (MANIFEST_NAME, REFS_NAME, LAST_STEP_NAME, APPLYING_NAME):
         (state_dir / name).unlink(missing_ok=True)
         (state_dir / f"{name}.part").unlink(missing_ok=True)
     (state_dir / KEPT_NAME).unlink(missing_ok=True)
+
+
+def give_back_mounts(state_dir: Path) -> None:
+    """Unmount all that a workspace has mounted in its state folder. Safe to call again. Raises OSError: we may not."""
+    folder = state_dir.resolve()
+    for place in (folder / OVERLAY_NAME / LOWER_NAME, folder / OVERLAY_NAME, folder / COPY_NAME):
+        detach(place)
 
 
 class LeftToRootError(WorkspaceError):
@@ -145,7 +167,6 @@ def _remove_overlay(state_dir: Path) -> None:
     folder = state_dir / OVERLAY_NAME
     if not folder.is_dir():
         return
-    detach(folder / LOWER_NAME)
     try:
         for name in os.listdir(folder):
             remove_tree(folder, name)

@@ -31,8 +31,10 @@ class VolumeWorkspace(CopyWorkspace):
     """A `Workspace` of mode "copy" without a copy on this machine. Made by `create` or `reopen`."""
 
     @classmethod
-    def make(cls, record: Record, state_dir: Path, notes: tuple[str, ...]) -> VolumeWorkspace:
-        """Begin a new one; the engine makes the volume with the container."""
+    def make(
+        cls, record: Record, state_dir: Path, notes: tuple[str, ...], *, own_disk: bool = False
+    ) -> VolumeWorkspace:
+        """Begin a new one; the engine makes the volume with the container, and no disk of ours."""
         record.save(state_dir)
         return cls(record, state_dir, notes)
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import anyio.to_thread
 import docker
@@ -22,6 +22,7 @@ from sandbox_agent.sandboxes.docker import DockerSandbox
 from sandbox_agent.sandboxes.docker import create as create_sandbox
 from sandbox_agent.sandboxes.spec import SandboxSpec
 from sandbox_agent.workspaces.base import Workspace
+from sandbox_agent.workspaces.disk import why_no_disk
 from sandbox_agent.workspaces.opening import create
 from sandbox_agent.workspaces.stored import end_at
 from sandbox_agent.workspaces.volume import VolumeWorkspace
@@ -30,6 +31,7 @@ SECRET = "hunter2-is-the-secret"
 MASKS = (".env", "*.pem", "vault/")
 ODD_NAME = "a:b,c d\\e"
 KEY = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{SECRET}{'k' * 80}\n-----END OPENSSH PRIVATE KEY-----\n"
+DISK_BYTES = 256 * 2**20
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB-public\n-----END CERTIFICATE-----\n"
 
 
@@ -141,7 +143,8 @@ async def opened(
 ) -> AsyncIterator[Place]:
     """A session of a mode on a folder; "volume" is the copy that only the engine holds."""
     volume = f"{state.name}-workspace" if mode == "volume" else ""
-    workspace = create("copy" if volume else mode, host, state, masks=MASKS, volume=volume)
+    disk: dict[str, Any] = {"disk_bytes": DISK_BYTES, "own_disk": why_no_disk() is None}
+    workspace = create("copy" if volume else mode, host, state, masks=MASKS, volume=volume, **disk)
     try:
         async with running(workspace, state, transport=transport) as place:
             yield place
