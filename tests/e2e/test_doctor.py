@@ -9,20 +9,10 @@ from program import Program, containers_of
 
 pytestmark = pytest.mark.docker
 
-NAMES = [
-    "key",
-    "state",
-    "policy",
-    "engine",
-    "users",
-    "seccomp",
-    "cgroup",
-    "image",
-    "sandbox",
-    "isolation",
-    "transport",
-    "workspace",
-]
+PLANTED = ["fifo", "link", "folder-link", "dotdot", "absolute", "socket"]
+BEFORE = ["key", "state", "policy", *PLANTED, "engine", "users", "seccomp", "cgroup", "runtime", "level", "image"]
+INSIDE = ["engine-api", "vsock", "network", "namespace"]
+NAMES = [*BEFORE, "sandbox", "isolation", "transport", "as-asked", *INSIDE, "workspace"]
 
 
 def test_doctor_tries_a_container_and_says_how_it_is_isolated(program: Program) -> None:
@@ -35,6 +25,8 @@ def test_doctor_tries_a_container_and_says_how_it_is_isolated(program: Program) 
     assert checks["key"]["level"] == "warn"
     assert "/docker.sock" in checks["engine"]["text"]
     assert "no network" in checks["isolation"]["text"]
+    assert {checks[name]["level"] for name in (*PLANTED, "as-asked", *INSIDE)} == {"ok"}
+    assert checks["level"]["text"].count("; ") == 4
 
 
 def test_doctor_for_people_is_one_line_a_check(program: Program) -> None:
@@ -43,7 +35,7 @@ def test_doctor_for_people_is_one_line_a_check(program: Program) -> None:
     lines = ended.stdout.splitlines()
 
     assert ended.code == 0
-    assert [line.split()[1] for line in lines if not line.startswith(" ")] == [*NAMES[:8], "sandbox"]
+    assert [line.split()[1] for line in lines if not line.startswith(" ")] == [*BEFORE, "sandbox"]
     assert "\x1b" not in ended.stdout
 
 
