@@ -6,6 +6,8 @@ set -euo pipefail
 
 readonly PULL_S=20 # a registry that hangs must not cost more than this
 readonly DEBIAN_SUITE=bookworm
+readonly SYSTEM_CA=/etc/ssl/certs/ca-certificates.crt
+readonly CA_VARIABLES=(SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS GIT_SSL_CAINFO PIP_CERT)
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 usage() {
@@ -21,6 +23,8 @@ Environment, all optional:
   APT_MIRROR   Debian mirror for the packages, e.g. http://mirror.example.org/debian; its packages' signatures are checked
   BASE         another base image than the Dockerfile's (Debian 12 or newer), e.g. one from your own registry
   http_proxy, https_proxy, no_proxy (also in capitals)   handed to the build when set
+  CA_BUNDLE    certificates that apt, pip, npm, git and curl trust during the build, beside this machine's own; if unset,
+               what SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, NODE_EXTRA_CA_CERTS, GIT_SSL_CAINFO and PIP_CERT name
 TEXT
 }
 
@@ -108,6 +112,39 @@ collect_build_args() {
     if docker buildx version >/dev/null 2>&1; then BUILD_ARGS+=(--load); else export DOCKER_BUILDKIT=0; fi
 }
 
+# Prints the certificates for a build (and nothing else that is in those files); nothing where no variable names any.
+certificates() {
+    local variable files=()
+    if [ -n "${CA_BUNDLE:-}" ]; then
+        [ -r "$CA_BUNDLE" ] || stop "CA_BUNDLE names $CA_BUNDLE, which cannot be read. Name a file with PEM certificates, or unset it." 2
+        files=("$CA_BUNDLE")
+    else
+        for variable in "${CA_VARIABLES[@]}"; do
+            if [ -n "${!variable:-}" ] && [ -r "${!variable}" ]; then files+=("${!variable}"); fi
+        done
+    fi
+    [ ${#files[@]} -gt 0 ] || return 0
+    if [ -r "$SYSTEM_CA" ]; then files+=("$SYSTEM_CA"); fi
+    printf '%s\0' "${files[@]}" | LC_ALL=C sort -zu |
+        xargs -0 awk '/^-----BEGIN CERTIFICATE-----/ { inside = 1 } inside { print } /^-----END CERTIFICATE-----/ { inside = 0 }'
+}
+
+# Sets CONTEXT to the folder to build $1 from: its own, or a copy whose recipe has the certificates in the build alone.
+# The old builder has neither secrets nor mounts, so they are copied in first and removed last; ARGs end with the build.
+prepare_context() {
+    local name=$1 conf=etc/apt/apt.conf.d/99sandbox-agent-ca pem=etc/sandbox-agent-ca.pem variable lines
+    CONTEXT=$HERE/$name
+    certificates >"$WORK/ca.pem"
+    [ -s "$WORK/ca.pem" ] || return 0
+    CONTEXT=$WORK/$name
+    cp -R "$HERE/$name" "$CONTEXT"
+    cp "$WORK/ca.pem" "$CONTEXT/sandbox-agent-ca.pem"
+    echo "Acquire::https::CaInfo \"/$pem\";" >"$CONTEXT/sandbox-agent-ca.conf"
+    lines="COPY sandbox-agent-ca.pem /$pem\nCOPY sandbox-agent-ca.conf /$conf"
+    for variable in "${CA_VARIABLES[@]}"; do lines+="\nARG $variable=/$pem"; done
+    sed -e "s#^FROM \\\${BASE}\$#&\n$lines#" -e "\$ a RUN rm -f /$conf /$pem" "$HERE/$name/Dockerfile" >"$CONTEXT/Dockerfile"
+}
+
 build() {
     local name=$1 tag="sandbox-agent/$1:latest" base recipe source
     [ -f "$HERE/$name/Dockerfile" ] || stop "there is no images/$name/Dockerfile. Names: $(names)" 2
@@ -122,8 +159,9 @@ build() {
     ensure_base "$base"
     source=$(label_of "$base" sandbox-agent.base-source)
     collect_build_args
+    prepare_context "$name"
     step "building $tag" docker build "${BUILD_ARGS[@]}" --build-arg "BASE=$base" --label "sandbox-agent.image=$name" \
-        --label "sandbox-agent.recipe=$recipe" --label "sandbox-agent.base-source=${source:-registry}" --tag "$tag" "$HERE/$name"
+        --label "sandbox-agent.recipe=$recipe" --label "sandbox-agent.base-source=${source:-registry}" --tag "$tag" "$CONTEXT"
 }
 
 names() { (cd "$HERE" && printf '%s\n' */Dockerfile | xargs -n 1 dirname | paste -sd ' '); }
