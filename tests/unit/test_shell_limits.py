@@ -20,7 +20,6 @@ HOSTILE = {
     "20,000 parts": "ls;" * 20_000 + "mark",
     "1,000 substitutions in one another": "$(" * 1000 + "mark" + ")" * 1000,
     "1,000 groups in one another": "{ " * 1000 + "mark" + "; }" * 1000,
-    "1,000 conditions in one another": "if " * 1000 + "mark" + "; then :; fi" * 1000,
     "5,000 subscripts": "a[" * 5000 + "$(mark)" + "]" * 5000,
     "5,000 expansions": "echo " + "${a:-" * 5000 + "$(mark)" + "}" * 5000,
     "2,000 functions": "f(){ " * 2000 + "mark;" + "}" * 2000,

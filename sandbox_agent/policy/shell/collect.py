@@ -25,7 +25,7 @@ MAX_WORDS = 5000
 MAX_WRAPPED_WORDS = 1000
 """Of a command that runs another: what it may run is tried from many of its words."""
 _READ_BY_BASH = frozenset({"bash", "rbash", "eval", "trap"})
-TIMEOUT_S = 1.5
+TIMEOUT_S = 1.7
 """For all texts of a command together."""
 
 
@@ -104,7 +104,7 @@ def _walked(current: ShellText, timeout_s: float) -> Found:
 def _read_by_sh(text: str, walked: Found, timeout_s: float) -> None:
     """Take in what a plain `sh` would run of a text that is bash."""
     try:
-        plain = walk(parse(text, dialect="posix", timeout_s=timeout_s), text, plain_sh=True)
+        plain = walk(parse(text, dialect="posix", timeout_s=timeout_s), text)
     except UnreadableError:
         walked.concerns.append(Concern(text, "a plain sh reads it otherwise; write bash -c"))
         return

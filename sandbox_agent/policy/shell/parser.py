@@ -20,7 +20,7 @@ MAX_NESTING = 50
 """Brackets open at once, and substitutions inside one another. Beyond, shfmt's output grows with the square."""
 MAX_TREE_BYTES = 5 * 1024 * 1024
 """About 1 KiB for each word; more takes too long to read."""
-PARSE_TIMEOUT_S = 1.0
+PARSE_TIMEOUT_S = 1.5
 # One thread less to start, and the other cores stay free for what else runs: 15 % quicker.
 _ENVIRONMENT = {"GOMAXPROCS": "1"}
 

@@ -31,13 +31,13 @@ class Found:
     away too few backslashes in backticks that stand in others."""
 
 
-def walk(tree: Node, text: str, *, plain_sh: bool = False) -> Found:
-    """Everything in the tree of `text`; with `plain_sh` as a plain sh runs it, for which `{fd}>f` has a word `{fd}`.
+def walk(tree: Node, text: str) -> Found:
+    """Everything in the tree of `text`.
 
     Raises:
         UnreadableError: there are too many commands, or they are nested too deeply.
     """
-    walker = _Walker(text.encode("utf-8"), plain_sh)
+    walker = _Walker(text.encode("utf-8"))
     try:
         walker.follows_loops = "for" in text and not sets_variables(tree)
         walker.statements(tree.get("Stmts"))
@@ -51,7 +51,6 @@ def walk(tree: Node, text: str, *, plain_sh: bool = False) -> Found:
 @dataclass(slots=True)
 class _Walker:
     raw: bytes
-    plain_sh: bool = False
     found: Found = field(default_factory=Found)
     depth: int = 0
     background: bool = False
@@ -102,14 +101,10 @@ class _Walker:
                 words = (Word(node["Variant"]["Value"]), *(self.declared(item) for item in items))
                 assigns = any(not item.get("Naked") for item in items)
             else:
-                words = tuple(self.word(item, known) for item in items) + self.named_descriptors(statement)
+                words = tuple(self.word(item, known) for item in items)
                 assigns = bool(node.get("Assigns"))
             self.add(statement, words, source, self.redirects(statement, known), assigns=assigns)
         self.inside(node, own_words=True)
-
-    def named_descriptors(self, statement: Node) -> tuple[Word, ...]:
-        names = [str((item.get("N") or {}).get("Value", "")) for item in statement.get("Redirs") or ()]
-        return tuple(Word(name) for name in names if self.plain_sh and name.startswith("{"))
 
     def ways(self, nodes: list[Node]) -> list[dict[str, Word]]:
         """What the variables of the loops around can be where these nodes use them."""
