@@ -56,8 +56,12 @@ class WayOut:
         self._session = session
         for line in self.notes:
             session.emit(Notice(level="info", text=line))
-        await self._opened.wait()
-        await self._outlet.serve()
+        try:
+            await self._opened.wait()
+            await self._outlet.serve()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._outlet.aclose()
 
     def _tell(self, told: Any) -> None:
         """Take what the gate has to say."""

@@ -15,11 +15,11 @@ from sandbox_agent.sandboxes.egress.gate import Asked, Refusal
 
 Protocol = Literal["connect", "http", ""]
 
-MAX_KINDS = 2_000
+MAX_KINDS = 1_000
 """Different decisions (host, port, reason); what comes beyond is told as one."""
 
-TOLD_EACH = 200
-"""So often a decision is told every time; then at each doubling."""
+TOLD_EACH = 20
+"""So often a decision is told every time; then at each doubling, and the last at the end."""
 
 BEYOND_KINDS = Asked("(further hosts)", 0)
 
@@ -51,6 +51,7 @@ class Ended:
 
 
 Told = Decided | Ended
+_Kind = tuple[Asked | None, bool, str]
 
 
 @dataclass(slots=True)
@@ -65,39 +66,49 @@ class Ledger:
 
     def __init__(self, tell: Callable[[Told], None]) -> None:
         self._tell = tell
-        self._times: dict[tuple[Asked | None, bool, str], int] = {}
+        self._times: dict[_Kind, int] = {}
         self._sums: dict[Asked, _Sums] = {}
+        self._untold: dict[object, Told] = {}
         self.total_bytes = 0
+
+    def flush(self) -> None:
+        """Tell the last of what was not told for being told often enough: it has the sums."""
+        waiting, self._untold = [*self._untold.values()], {}
+        for told in waiting:
+            self._tell(told)
+
+    def _tell_now_and_then(self, key: object, times: int, told: Told) -> None:
+        if times <= TOLD_EACH or times & (times - 1) == 0:
+            self._untold.pop(key, None)
+            self._tell(told)
+        else:
+            self._untold[key] = told
 
     def refused(self, asked: Asked | None, refusal: Refusal) -> None:
         """Something was refused."""
-        asked, times = self._counted(asked, False, refusal.reason)
-        if _is_told(times):
-            self._tell(
-                Decided(
-                    asked=asked,
-                    allowed=False,
-                    reason=refusal.reason if asked is not BEYOND_KINDS else "refused",
-                    address_range=refusal.address_range,
-                    times=times,
-                )
-            )
+        key, times = self._counted(asked, False, refusal.reason)
+        decided = Decided(
+            asked=key[0],
+            allowed=False,
+            reason=key[2] or "refused",
+            address_range=refusal.address_range,
+            times=times,
+        )
+        self._tell_now_and_then(key, times, decided)
 
     def allowed(self, asked: Asked, protocol: Protocol, address: str) -> Passing:
         """Something is let pass; what passes is counted by what is returned."""
-        _, times = self._counted(asked, True, protocol)
-        if _is_told(times):
-            self._tell(
-                Decided(asked=asked, allowed=True, reason="listed", protocol=protocol, address=address, times=times)
-            )
+        key, times = self._counted(asked, True, protocol)
+        decided = Decided(asked=asked, allowed=True, reason="listed", protocol=protocol, address=address, times=times)
+        self._tell_now_and_then(key, times, decided)
         return Passing(self, asked)
 
-    def _counted(self, asked: Asked | None, allowed: bool, reason: str) -> tuple[Asked | None, int]:
-        key = (asked, allowed, reason)
+    def _counted(self, asked: Asked | None, allowed: bool, reason: str) -> tuple[_Kind, int]:
+        key: _Kind = (asked, allowed, reason)
         if key not in self._times and len(self._times) >= MAX_KINDS:
             key = (BEYOND_KINDS, allowed, "")
         self._times[key] = self._times.get(key, 0) + 1
-        return key[0], self._times[key]
+        return key, self._times[key]
 
     def ended(self, passing: Passing) -> None:
         """A connection is over."""
@@ -105,18 +116,16 @@ class Ledger:
         sums.sent_bytes += passing.sent_bytes
         sums.received_bytes += passing.received_bytes
         sums.ended += 1
-        if _is_told(sums.ended):
-            self._tell(
-                Ended(
-                    asked=passing.asked,
-                    sent_bytes=passing.sent_bytes,
-                    received_bytes=passing.received_bytes,
-                    duration_s=time.monotonic() - passing.started_s,
-                    total_sent_bytes=sums.sent_bytes,
-                    total_received_bytes=sums.received_bytes,
-                    reason=passing.reason,
-                )
-            )
+        ended = Ended(
+            asked=passing.asked,
+            sent_bytes=passing.sent_bytes,
+            received_bytes=passing.received_bytes,
+            duration_s=time.monotonic() - passing.started_s,
+            total_sent_bytes=sums.sent_bytes,
+            total_received_bytes=sums.received_bytes,
+            reason=passing.reason,
+        )
+        self._tell_now_and_then(passing.asked, sums.ended, ended)
 
 
 @dataclass(slots=True)
@@ -141,7 +150,3 @@ class Passing:
     def end(self) -> None:
         """It is over."""
         self.ledger.ended(self)
-
-
-def _is_told(times: int) -> bool:
-    return times <= TOLD_EACH or times & (times - 1) == 0

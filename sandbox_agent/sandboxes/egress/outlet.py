@@ -111,7 +111,8 @@ class Outlet:
         self._tell = tell
         routes, bypassed = routes_of(environ)
         dialler = Dialler(self.gate, routes, bypassed=bypassed, resolve=resolve, connect=connect)
-        self._proxy = Proxy(self.gate, dialler, Ledger(tell), made.caps)
+        self._ledger = Ledger(tell)
+        self._proxy = Proxy(self.gate, dialler, self._ledger, made.caps)
         self._tunnel: Tunnel | None = None
         self._start: OpenProgram | None = None
         self._interpreter: str | None = None
@@ -146,7 +147,8 @@ class Outlet:
             self._tunnel = await self._reopened(lost)
 
     async def aclose(self) -> None:
-        """End the forwarder."""
+        """End the forwarder, and tell what is left to tell."""
+        self._ledger.flush()
         if self._tunnel is not None:
             await self._tunnel.aclose()
 
