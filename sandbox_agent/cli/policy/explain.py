@@ -96,10 +96,8 @@ def _show(policy: Policy, found: Explanation) -> None:
                 printer.line(line)
     for allowing in _allowing_lines(found):
         printer.line(allowing)
-    if (
-        (found.request.subject.command is None
-        and found.request.subject.paths)
-        or any(part.reads or part.writes for part in found.parts)
+    if (found.request.subject.command is None and found.request.subject.paths) or any(
+        part.reads or part.writes for part in found.parts
     ):
         printer.line("Paths are judged as they are written; a run follows links in the container as well.", "dim")
 
