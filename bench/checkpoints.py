@@ -1,8 +1,8 @@
 """The checkpoints part: a folder of 5,000 files and 50 MB on the overlay, 20 of them changed, then 100,000 files.
 
 All in one session, as a run has it. A checkpoint is from the end of the call to the step on disk; a rollback until
-the tree stands again and was looked at; a fork until the new session can be gone on with. Beside the fork stands what
-people do without it: `git worktree add` of the same folder.
+the tree stands again and was looked at; a fork until the new session can be gone on with, and until its tree stands in
+its own container. Beside the fork stands what people do without it: `git worktree add` of the same folder.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -27,6 +28,7 @@ from sandbox_agent.engine.forking import fork
 from sandbox_agent.engine.past import EVENTS_FILE, new_session_id
 from sandbox_agent.errors import SandboxAgentError
 from sandbox_agent.events import SessionStarted
+from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.sandboxes.docker import create as create_sandbox
 from sandbox_agent.sandboxes.endpoint import resolve_endpoint
 from sandbox_agent.sandboxes.spec import SandboxSpec
@@ -37,7 +39,17 @@ from sandbox_agent.workspaces.opening import create
 FILES, FILE_BYTES = 5_000, 10_000
 MANY_FILES, MANY_BYTES = 100_000, 100
 CHANGED = 20
+NEW_FILES = 100_000
 CHANGE = f"for i in $(seq 0 {CHANGED - 1}); do echo $RANDOM$RANDOM >> d$((i % 10))/s$((i % 7))/f$i; done"
+ADD = f"""
+import os
+for number in range({NEW_FILES}):
+    folder = f"new/{{number // 100}}"
+    if number % 100 == 0:
+        os.makedirs(folder)
+    with open(f"{{folder}}/{{number}}", "w") as file:
+        file.write(f"{{number}} " * 15)
+"""
 
 
 async def measure_checkpoints(names: tuple[str, ...], rounds: int, quick: bool, work: Path, results: Results) -> None:
@@ -54,25 +66,34 @@ async def measure_checkpoints(names: tuple[str, ...], rounds: int, quick: bool, 
 
 async def _ours(rounds: int, quick: bool, work: Path, results: Results) -> None:
     folder = await anyio.to_thread.run_sync(_folder, work, FILES, FILE_BYTES)
-    async with _session(folder) as (checkpoints, workspace, sandbox):
+    async with _session(folder) as opened:
+        checkpoints, sandbox = opened.checkpoints, opened.sandbox
         for number in range(2 * rounds + 1):
             print(f"bench: checkpoints, {number} of {2 * rounds}", file=sys.stderr, flush=True)
             await sandbox.exec(["bash", "-c", CHANGE], cwd="/workspace")
             checkpoint_s = await _timed(checkpoints.take(("call",), checkpoints.expect()))
             step = checkpoints.steps.numbers()[-1]
             started_s = time.perf_counter()
-            made = await anyio.to_thread.run_sync(fork, workspace.name, step)
+            made = await anyio.to_thread.run_sync(fork, opened.state.name, step)
             fork_s = time.perf_counter() - started_s
-            shutil.rmtree(sessions_dir() / made.session_id)
+            if number > rounds:
+                async with _session(folder, sessions_dir() / made.session_id) as forked:
+                    results.add("fork_tree", "ours", fork_s + forked.ready_s)
+            else:
+                shutil.rmtree(sessions_dir() / made.session_id)
             rollback_s = await _timed(checkpoints.undo(0))
             if number:  # the first of each pays for caches and imports
                 results.add("checkpoint", "ours", checkpoint_s)
                 results.add("rollback", "ours", rollback_s)
                 results.add("fork", "ours", fork_s)
+        results.add("fork_none", "ours", opened.ready_s)
+        if not quick:
+            await _add(opened, results)
     if quick:
         return
     folder = await anyio.to_thread.run_sync(_folder, work, MANY_FILES, MANY_BYTES)
-    async with _session(folder) as (checkpoints, _, sandbox):
+    async with _session(folder) as opened:
+        checkpoints, sandbox = opened.checkpoints, opened.sandbox
         for number in range(rounds + 1):
             print(f"bench: checkpoints of {MANY_FILES:,} files, {number} of {rounds}", file=sys.stderr, flush=True)
             await sandbox.exec(["bash", "-c", CHANGE], cwd="/workspace")
@@ -81,23 +102,44 @@ async def _ours(rounds: int, quick: bool, work: Path, results: Results) -> None:
                 results.add("checkpoint100k", "ours", seconds)
 
 
+async def _add(opened: _Opened, results: Results) -> None:
+    """A step of many new files."""
+    print(f"bench: checkpoint of {NEW_FILES:,} new files", file=sys.stderr, flush=True)
+    await opened.sandbox.exec(["python3", "-c", ADD], cwd="/workspace", timeout_s=600)
+    checkpoints = opened.checkpoints
+    results.add("checkpoint_new", "ours", await _timed(checkpoints.take(("call",), checkpoints.expect())))
+
+
 async def _timed(work: object) -> float:
     started_s = time.perf_counter()
     await work  # type: ignore[misc]
     return time.perf_counter() - started_s
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """`ready_s` is what making the workspace and taking step 0 took, the start of the container left out."""
+
+    checkpoints: Checkpoints
+    state: Path
+    sandbox: Sandbox
+    ready_s: float
+
+
 @asynccontextmanager
-async def _session(folder: Path) -> AsyncIterator[tuple[Checkpoints, Path, object]]:
+async def _session(folder: Path, forked: Path | None = None) -> AsyncIterator[_Opened]:
     """A session on the folder as a run has it: overlay, hardened container, a record; and its checkpoints, begun."""
-    state = sessions_dir() / new_session_id()
+    state = forked or sessions_dir() / new_session_id()
+    started_s = time.perf_counter()
     workspace: Workspace = await anyio.to_thread.run_sync(create, "overlay", folder, state)
     tape = TapeWriter(state / EVENTS_FILE)
     endpoint = resolve_endpoint(os.environ)
     sandbox = None
     try:
-        tape.append(_started(state.name, folder))
+        if forked is None:
+            tape.append(_started(state.name, folder))
         await anyio.to_thread.run_sync(workspace.prepare)
+        ready_s = time.perf_counter() - started_s
         owner = workspace.owner
         spec = SandboxSpec(
             workspace_source=workspace.mount, uid=owner.uid, gid=owner.gid, session_id=state.name, state_dir=str(state)
@@ -105,8 +147,8 @@ async def _session(folder: Path) -> AsyncIterator[tuple[Checkpoints, Path, objec
         sandbox = create_sandbox(spec, endpoint)
         await sandbox.start()
         checkpoints = Checkpoints(sandbox, workspace, state, emit=tape.append, last_seq=lambda: tape.last_seq)
-        await checkpoints.begin(after_seq=tape.last_seq)
-        yield checkpoints, state, sandbox
+        ready_s += await _timed(checkpoints.begin(after_seq=tape.last_seq))
+        yield _Opened(checkpoints, state, sandbox, ready_s)
     finally:
         with anyio.CancelScope(shield=True):
             if sandbox is not None:

@@ -230,12 +230,7 @@ class Checkpoints:
         adopted = adopt(wanted, taker.snapshot, self.steps.store.has)
         if adopted.theirs:
             self._book.warn(f"changed in your folder since, and taken as it is now: {shown(adopted.theirs)}")
-
-        async def bring() -> None:
-            await taker.look()
-            await restore(taker, adopted.target, {})
-
-        await retried(bring)
+        await retried(lambda: restore(taker, adopted.target, {}), between=taker.look)
 
     async def _go_on(self, taker: Taker, mine: Sequence[Step], after_seq: int, recorded: int) -> None:
         """What an earlier process left: a step without its event, an interrupted restore, changes of a killed run."""
