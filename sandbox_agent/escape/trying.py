@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,8 +17,9 @@ from sandbox_agent.escape.catalogue import Probe
 from sandbox_agent.escape.verdict import Result, Verdict, judge, opened
 from sandbox_agent.sandboxes.base import ExecResult
 
-AT_ONCE = 6
-_MAX_OUTPUT_BYTES = 64 * 1024
+AT_ONCE = 4
+_BATCH_S = 120.0
+_MAX_OUTPUT_BYTES = 1024 * 1024
 _SH = """
 breach() { echo "OPEN $*"; exit 0; }
 closed() { echo "BLOCKED $*"; exit 0; }
@@ -55,6 +57,7 @@ class Runs(Protocol):
         self,
         argv: Sequence[str],
         *,
+        stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
         max_output_bytes: int = _MAX_OUTPUT_BYTES,
@@ -114,8 +117,14 @@ async def _until_dead(trial: _Trial, together: list[Probe], alone: list[Probe]) 
 
 
 async def _side_by_side(trial: _Trial, probes: list[Probe]) -> list[Result]:
+    """Those in Python share a few processes to start from; what got no answer there is tried again by itself."""
     results: list[Result] = []
+    many = [probe for probe in probes if probe.python is not None]
     limiter = anyio.CapacityLimiter(AT_ONCE)
+
+    async def batch(members: list[Probe]) -> None:
+        async with limiter:
+            results.extend(await trial.run_batch(members))
 
     async def one(probe: Probe) -> None:
         async with limiter:
@@ -123,8 +132,13 @@ async def _side_by_side(trial: _Trial, probes: list[Probe]) -> list[Result]:
                 results.append(await trial.run(probe))
 
     async with anyio.create_task_group() as group:
+        for number in range(AT_ONCE):
+            group.start_soon(batch, many[number::AT_ONCE])
+    answered = {result.probe.id for result in results}
+    async with anyio.create_task_group() as group:
         for probe in probes:
-            group.start_soon(one, probe)
+            if probe.id not in answered:
+                group.start_soon(one, probe)
     return results
 
 
@@ -157,6 +171,24 @@ class _Trial:
             return opened(probe, f"the container ended: {exc}", time.monotonic() - started_s)
         return judge(probe, ended, emulated=self._ground.emulated)
 
+    async def run_batch(self, probes: list[Probe]) -> list[Result]:
+        """Several, each in a process of its own; those that the call's end left without an answer are not among it."""
+        if not probes or not self._python or self.dead:
+            return []
+        asked = json.dumps([[probe.id, probe.python, probe.timeout_s] for probe in probes]).encode()
+        program = f"{_inside('driver')}\nmain({_inside('calls')!r})"
+        try:
+            ended = await self._exec([self._python, "-I", "-S", "-c", program], _BATCH_S, stdin=asked)
+        except SandboxError:
+            return []  # tried again by itself, the one that ends the container is known
+        by_id = {probe.id: probe for probe in probes}
+        answers = (_answer(line) for line in ended.stdout.splitlines())
+        return [
+            judge(by_id[name], how, emulated=self._ground.emulated)
+            for name, how in (one for one in answers if one is not None)
+            if name in by_id
+        ]
+
     async def _survived(self, probe: Probe, started_s: float) -> Result:
         """Whether the next call works soon, and finds nothing of the attack."""
         ended_s = time.monotonic()
@@ -180,9 +212,32 @@ class _Trial:
     def _argv(self, probe: Probe) -> list[str]:
         if probe.sh is not None:
             return ["sh", "-c", _SH + probe.sh]
-        calls = (resources.files(f"{__package__}.inside") / "calls.py").read_text("utf-8")
-        return [self._python, "-I", "-S", "-c", f"{calls}\n{probe.python}"]
+        return [self._python, "-I", "-S", "-c", f"{_inside('calls')}\n{probe.python}"]
 
-    async def _exec(self, argv: list[str], timeout_s: float) -> ExecResult:
-        facts = dict(self._ground.facts)
-        return await self._sandbox.exec(argv, env=facts, timeout_s=timeout_s, max_output_bytes=_MAX_OUTPUT_BYTES)
+    async def _exec(self, argv: list[str], timeout_s: float, stdin: bytes = b"") -> ExecResult:
+        return await self._sandbox.exec(
+            argv,
+            stdin=stdin,
+            env=dict(self._ground.facts),
+            timeout_s=timeout_s,
+            max_output_bytes=_MAX_OUTPUT_BYTES,
+        )
+
+
+def _inside(name: str) -> str:
+    return (resources.files(f"{__package__}.inside") / f"{name}.py").read_text("utf-8")
+
+
+def _answer(line: bytes) -> tuple[str, ExecResult] | None:
+    """One line of the driver's; None for what is none: it comes from inside, so it may be anything."""
+    try:
+        fields = json.loads(line)
+        ended = ExecResult(
+            int(fields["code"]),
+            str(fields["said"]).encode(),
+            timed_out=bool(fields["timed_out"]),
+            duration_s=float(fields["duration_s"]),
+        )
+        return str(fields["id"]), ended
+    except (ValueError, LookupError, TypeError):
+        return None

@@ -69,7 +69,7 @@ def judge(probe: Probe, ended: ExecResult, *, emulated: bool) -> Result:
         return Result(probe, Verdict.NONE, f"not ended after {probe.timeout_s:g} s", ended.duration_s)
     if probe.killed_is_closed and ended.exit_code > _SIGNALLED:
         return Result(probe, Verdict.CLOSED, f"ended by signal {ended.exit_code - _SIGNALLED}", ended.duration_s)
-    last = ended.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+    last = (ended.stderr or ended.stdout).decode("utf-8", "replace").strip().splitlines()[-1:]
     text = f"its program ended with {ended.exit_code} and said nothing{': ' + last[0] if last else ''}"
     return Result(probe, Verdict.NONE, text[:_DETAIL_CHARS], ended.duration_s)
 

@@ -172,13 +172,16 @@ class WeakenedSandbox:
         self,
         argv: Sequence[str],
         *,
+        stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
         max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
     ) -> ExecResult:
         """See `Sandbox.exec`."""
         assert self._verbs is not None
-        return await self._verbs.exec(argv, env=env, timeout_s=timeout_s, max_output_bytes=max_output_bytes)
+        return await self._verbs.exec(
+            argv, stdin=stdin, env=env, timeout_s=timeout_s, max_output_bytes=max_output_bytes
+        )
 
     async def close(self) -> None:
         """Remove it, whatever happened."""

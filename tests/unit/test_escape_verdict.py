@@ -123,6 +123,7 @@ class Scripted:
         self,
         argv: Sequence[str],
         *,
+        stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
         max_output_bytes: int = 0,

@@ -1,4 +1,4 @@
-"""What a probe in Python has at hand. Runs in the container, in front of the probe's own text and in its namespace.
+"""What a probe in Python has at hand. Runs in the container, before the probe's own text and in its namespace.
 
 A probe says one of three things and ends: `breach` (it worked, which it must not), `closed` (it was refused), `unknown`
 (it could not be tried). A probe that ends without saying anything has no verdict either.
@@ -60,6 +60,9 @@ NAMESPACES = {
     "cgroup": 0x02000000, "uts": 0x04000000, "ipc": 0x08000000, "user": 0x10000000, "pid": 0x20000000,
     "net": 0x40000000, "mnt": 0x00020000, "time": 0x00000080,
 }  # fmt: skip
+
+ABOVE = os.getppid()
+"""Of the process that reads this: where several probes are run from one, of that one."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -196,8 +199,8 @@ def processes() -> Iterator[int]:
 
 
 def ancestors() -> list[int]:
-    """The process IDs from our parent upwards, as far as they are seen: supervisor and runner."""
-    found, pid = [], os.getppid()
+    """The process IDs above the call's own, as far as they are seen: supervisor and runner."""
+    found, pid = [], ABOVE
     while pid > 0 and pid not in found:
         found.append(pid)
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
