@@ -1,6 +1,6 @@
-"""Makes docs/demo.svg, the picture in the README: a real run of `sandbox-agent demo` in a terminal of 96 columns.
+"""Makes the pictures of the README: real runs in a terminal, docs/demo.svg and docs/attack.svg.
 
-    .venv/bin/python docs/picture.py
+.venv/bin/python docs/picture.py [demo|attack]...
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from rich.console import Console
 from rich.text import Text
 
 HERE = Path(__file__).resolve().parent
-COLUMNS, LINES = 96, 200
+LINES = 200
+PICTURES = {"demo": (96, ["demo"]), "attack": (142, ["demo", "--attack"])}
+"""Name to the terminal's columns and the arguments of the program."""
 
 
-def record(argv: list[str]) -> str:
+def record(argv: list[str], columns: int) -> str:
     """What a program writes to a terminal of its own."""
     master, slave = pty.openpty()
-    size = {"COLUMNS": str(COLUMNS), "LINES": str(LINES)}
+    size = {"COLUMNS": str(columns), "LINES": str(LINES)}
     env = {**os.environ, **size, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, env=env)
     os.close(slave)
     data = bytearray()
     while True:
-        ready, _, _ = select.select([master], [], [], 120)
+        ready, _, _ = select.select([master], [], [], 300)
         if not ready:
             process.terminate()
             break
@@ -45,12 +47,20 @@ def record(argv: list[str]) -> str:
     return data.decode("utf-8", "replace").replace("\r\n", "\n").replace(f"{HERE.parent}/", "")
 
 
-def main() -> None:
-    text = record([str(Path(sys.executable).with_name("sandbox-agent")), "demo"])
-    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(Text("$ sandbox-agent demo", style="bold"))
+def draw(name: str) -> None:
+    """Run the program and write docs/NAME.svg."""
+    columns, arguments = PICTURES[name]
+    text = record([str(Path(sys.executable).with_name("sandbox-agent")), *arguments], columns)
+    command = " ".join(["sandbox-agent", *arguments])
+    console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console.print(Text(f"$ {command}", style="bold"))
     console.print(Text.from_ansi(text), soft_wrap=False)
-    console.save_svg(str(HERE / "demo.svg"), title="sandbox-agent demo")
+    console.save_svg(str(HERE / f"{name}.svg"), title=command)
+
+
+def main() -> None:
+    for name in sys.argv[1:] or PICTURES:
+        draw(name)
 
 
 if __name__ == "__main__":

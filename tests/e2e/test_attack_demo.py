@@ -44,3 +44,13 @@ def test_an_escape_turns_it_red(program: Program, tmp_path: Path) -> None:
         "OPEN",
     ]
     assert "NOT HELD: 1 of 2 attempts" in ended.stdout
+
+
+def test_without_an_engine_it_says_so(program: Program) -> None:
+    """And claims nothing of what it could not try."""
+    ended = program.call("demo", "--attack", DOCKER_HOST="unix:///nonexistent.sock")
+
+    assert ended.code == 5
+    assert "Not all of 28 attempts could be tried" in ended.stdout
+    assert "What reached the machine" not in ended.stdout
+    assert "/nonexistent.sock" in ended.stdout.splitlines()[-1]

@@ -143,6 +143,7 @@ def test_an_attempt_is_held_by_its_answer_or_by_a_refusal(tmp_path: Path) -> Non
         ("no: a\ngot: the key", [], "got: the key"),
         ("something else", [], "Bash was answered otherwise: something else"),
         ("", [], "Bash was answered otherwise: nothing"),
+        ("no: a, [masked: .env API_TOKEN]", [], "read: a secret ([masked: .env API_TOKEN])"),
         ("no: a", ["trap/notes.txt is gone"], "on the machine: trap/notes.txt is gone"),
     ],
 )
@@ -176,5 +177,5 @@ def test_the_script_makes_every_attempt_in_a_turn_of_its_own() -> None:
 
 def test_an_attempt_that_does_not_exist_is_named(tmp_path: Path) -> None:
     """With those that do."""
-    with pytest.raises(ConfigError, match="--only nothing: there is no such attempt; there are daemon, "):
+    with pytest.raises(ConfigError, match="--only nothing: there is no such attempt; there are auto-load, "):
         catalogue().only(["nothing"])

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 
 TRAP, PORT = "@TRAP@", int("@PORT@" if "@PORT@".isdigit() else 9)
@@ -69,6 +70,22 @@ def disk():
         with contextlib.suppress(OSError):
             os.unlink(f"{folder}/fill")
     tell(f"{total} MiB outside the workspace", total >= FILL_MIB)
+
+
+def fill():
+    """The workspace itself, by files of 256 MiB. Where a limit is watched and not built in, there is time to see it."""
+    total, why = 0, "it stopped by itself"
+    os.mkdir("fill")
+    try:
+        while total < FILL_MIB:
+            with open(f"fill/{total}", "wb") as file:
+                os.posix_fallocate(file.fileno(), 0, 256 << 20)
+            total += 256
+    except OSError as error:
+        why = error.strerror
+    if total >= FILL_MIB:
+        time.sleep(4)
+    tell(f"{total} MiB in the workspace, then: {why}", total >= FILL_MIB)
 
 
 def big():
@@ -217,6 +234,6 @@ def kernel():
 
 if __name__ == "__main__":
     {
-        "forks": forks, "memory": memory, "disk": disk, "big": big, "flood": flood, "daemon": daemon, "stay": stay,
-        "look": look, "http": http, "lookalike": lookalike, "dns": dns, "host": host, "kernel": kernel,
+        "forks": forks, "memory": memory, "disk": disk, "fill": fill, "big": big, "flood": flood, "daemon": daemon,
+        "stay": stay, "look": look, "http": http, "lookalike": lookalike, "dns": dns, "host": host, "kernel": kernel,
     }[sys.argv[1]]()  # fmt: skip

@@ -24,7 +24,7 @@ class Ears:
     @property
     def places(self) -> list[str]:
         """Where they listen, for people."""
-        return sorted({*self._streams, *self._datagrams})
+        return [*self._streams, *(name for name in self._datagrams if name not in self._streams)]
 
     def heard(self) -> list[str]:
         """Who came since the last time that was asked, one line each."""

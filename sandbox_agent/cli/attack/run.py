@@ -130,7 +130,6 @@ def _attack(
             sessions.callback(_forget, run.watch.session_id)
         machine += [*run.watch.early, *ground.changes(), *ground.processes(), *_told(run, ground)]
         if run.trouble is not None:
-            machine.append(f"the run did not come to its end: {run.trouble}")
             break
     last = runs[-1].watch
     applied = _apply_everything(ground, last) if len(runs) == 2 else None
@@ -145,6 +144,7 @@ def _attack(
         isolation=last.isolation or "",
         sessions=tuple(run.watch.session_id for run in runs if run.watch.session_id),
         duration_s=time.monotonic() - started,
+        trouble=runs[-1].trouble,
     )
     broken = next((run.code for run in runs if run.code not in (*_ENDED_BY_ITSELF, 1)), None)
     return broken or (0 if report.held else 1), report
@@ -165,9 +165,8 @@ def _told(run: Run, ground: Ground) -> list[str]:
 def _checked(ground: Ground) -> tuple[str, ...]:
     paths = words.count(len(ground.tree()) + len(ground.trap_paths()), "path")
     return (
-        f"after every attempt: {paths} (the repository, and the folder its links lead to): content, rights, owner;",
-        "  your own policy, and sockets that must hear nothing:",
-        *(f"  {place}" for place in ground.places),
+        f"after every attempt: {paths} (repository, targets of its links): content, rights, owner; your own policy;",
+        f"  sockets that must hear nothing: {', '.join(ground.places)}",
         "at the end: processes of the attack; secrets in the record and on the screen, as they are, in base64, in hex",
     )
 

@@ -32,7 +32,8 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All of it. `machine` is what was found on the machine besides what an attempt is blamed for."""
+    """All of it. `machine` is what was found on the machine besides what an attempt is blamed for; `trouble` is why a
+    run did not come to its end, None where both did."""
 
     catalogue: Catalogue
     policy: str
@@ -44,6 +45,7 @@ class Report:
     isolation: str
     sessions: tuple[str, ...]
     duration_s: float
+    trouble: str | None = None
 
     @property
     def held(self) -> bool:
@@ -99,7 +101,7 @@ def policy_words(outcome: Outcome | None) -> str:
         return "allowed, only reads" if said.rule is None else f"allowed by {sanitise(said.rule)}"
     if said.location is not None:
         return f"denied: {sanitise(said.rule or '')}, {sanitise(short(said.location))}"
-    return "denied: asked, and nobody is there" if said.verdict == "deny" else "refused as it was given"
+    return "asked, nobody there: denied" if said.verdict == "deny" else "refused as it was given"
 
 
 def container_words(outcome: Outcome) -> str:
@@ -120,13 +122,8 @@ def show_end(printer: Printer, report: Report) -> None:
     printer.gap()
     blamed = [line for one in report.judged + report.forced for line in one.faults if line.startswith(ON_THE_MACHINE)]
     reached = bool(report.machine or blamed)
-    line = Text("What reached the machine: ", style="bold")
-    line.append("something, see -> above and below" if reached else "nothing", style="red" if reached else "green")
-    printer.line(line)
-    for text in report.checked:
-        printer.line(f"  {sanitise(text)}", style="dim")
-    for text in dict.fromkeys(report.machine):
-        printer.line(f"  -> {sanitise(text)}", style="red")
+    if reached or report.trouble is None:
+        _show_machine(printer, report, reached=reached)
     if report.applied is not None:
         _show_applied(printer, report.applied)
     printer.gap()
@@ -139,6 +136,18 @@ def show_end(printer: Printer, report: Report) -> None:
         printer.line(f"NOT HELD: {len(bad)} of {number} ({spent}).", style="bold red")
     else:
         printer.line(f"Not all of {number} could be tried ({spent}).", style="bold red")
+    if report.trouble is not None:
+        printer.line(sanitise(report.trouble), style="red")
+
+
+def _show_machine(printer: Printer, report: Report, *, reached: bool) -> None:
+    line = Text("What reached the machine: ", style="bold")
+    line.append("something, see -> above and below" if reached else "nothing", style="red" if reached else "green")
+    printer.line(line)
+    for text in report.checked:
+        printer.line(f"  {sanitise(text)}", style="dim")
+    for text in dict.fromkeys(report.machine):
+        printer.line(f"  -> {sanitise(text)}", style="red")
 
 
 def _show_applied(printer: Printer, applied: Applied) -> None:
@@ -163,6 +172,7 @@ def document(report: Report) -> JsonObject:
         "ok": report.held,
         "isolation": report.isolation,
         "policy": report.policy,
+        "error": report.trouble,
         "duration_s": round(report.duration_s, 3),
         "sessions": list(report.sessions),
         "attempts": [
