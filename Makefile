@@ -1,12 +1,12 @@
 # Everything a person or the CI runs. "make setup" is enough on a new machine; "make help" lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help setup engine image demo check test unit container e2e soak bench fmt lock reap clean
+.PHONY: help setup engine image image-dev demo check test unit container e2e soak bench fmt lock reap clean
 .NOTPARALLEL:
 BIN := .venv/bin
 CODE := sandbox_agent tests bench
 
 help: ## show this list
-	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup: .venv/.installed engine image ## make .venv, a Docker Engine that answers and the image; quick when all is there
 	@echo "setup: ready. Try: make demo"
@@ -19,7 +19,10 @@ engine:
 	@images/engine.sh
 
 image: engine ## build sandbox-agent/base:latest if its recipe changed
-	@images/build.sh
+	@images/build.sh base
+
+image-dev: engine ## build sandbox-agent/dev:latest: compilers, pip, node and npm
+	@images/build.sh dev
 
 demo: setup ## watch an agent repair a small project; needs no API key
 	@$(BIN)/sandbox-agent demo
@@ -32,14 +35,16 @@ check: .venv/.installed ## format, lint, types, import floors and unit tests; ne
 	$(BIN)/python -m pytest tests/unit
 
 # One stage after the other, the quick ones first; each ends with pytest's own closing line.
-test: setup check ## everything the CI runs: check, then the tests with a real engine
+# The dev image takes one core for a minute or two; the checks need the other.
+test: setup ## everything the CI runs: check, then the tests with a real engine
+	@images/build.sh dev & image=$$!; $(MAKE) --no-print-directory check; checked=$$?; wait $$image && exit $$checked
 	$(BIN)/python -m pytest tests/container
 	$(BIN)/python -m pytest tests/e2e
 
 unit: .venv/.installed ## unit tests only
 	$(BIN)/python -m pytest tests/unit
 
-container: setup ## tests against a real engine
+container: setup image-dev ## tests against a real engine
 	$(BIN)/python -m pytest tests/container
 
 e2e: setup ## tests of the command line from end to end

@@ -139,7 +139,7 @@ class SandboxSection(_Section):
     """The container. Fixed at start; no decision changes it."""
 
     image: str = Field(default="base", min_length=1)
-    """`base`, or any image by name, digest or ID that the engine has."""
+    """`base` or `dev`, or any image by name, digest or ID that the engine has."""
     runtime: str = Field(default="runc", min_length=1)
     """`runc`, or another runtime the engine has, such as `runsc` (gVisor)."""
     seccomp: Literal["default", "debug"] = "default"

@@ -25,6 +25,7 @@ from sandbox_agent.sandboxes.container import RunningContainer
 from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.engine import Engine, Streams, allowed_nofile, reach
 from sandbox_agent.sandboxes.exec_stream import ExecStream
+from sandbox_agent.sandboxes.facts import why_refused
 from sandbox_agent.sandboxes.hardening import create_body, write_etc_files
 from sandbox_agent.sandboxes.images import Image, find_image
 from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, LABEL_VERSION, is_dead, this_process
@@ -208,7 +209,7 @@ class DockerSandbox:
             await self._create_once(engine, image, nofile)
         except docker.errors.APIError as exc:
             if "rlimit" not in str(exc.explanation):
-                raise SandboxStartError(f"the engine does not start the sandbox: {exc.explanation}") from exc
+                raise SandboxStartError(await why_refused(engine, exc, self.spec.runtime)) from exc
             await self._remove(engine)
             try:
                 await self._create_once(engine, image, None)
@@ -224,7 +225,7 @@ class DockerSandbox:
         if isinstance(self.spec.workspace_source, VolumeMount):
             owner, helper = f"{self.spec.uid}:{self.spec.gid}", image if toolbox is None else toolbox.base
             await have_volume(engine, helper.id, self.spec.workspace_source, owner, labels)
-        body = create_body(self.spec, image_id=image.id, etc=etc, labels=labels, nofile=nofile, volume=self._volume)
+        body = create_body(self.spec, image=image, etc=etc, labels=labels, nofile=nofile, volume=self._volume)
         if toolbox is not None:
             toolbox.put_in(body)
         # Shielded: a container that is being made when we are cancelled must be known, to be removed.
@@ -258,11 +259,9 @@ class DockerSandbox:
         return "exec", about
 
     def _info(self, image: Image, transport: str, about: str) -> SandboxInfo:
-        spec = self.spec
-        isolation = (
-            f"{spec.runtime or 'default runtime'}, seccomp {spec.seccomp}, no capabilities, read-only root, "
-            f"{'network by the gate only' if spec.egress_env else 'no network'}, uid {spec.uid}"
-        )
+        spec, network = self.spec, "network by the gate only" if self.spec.egress_env else "no network"
+        kept = f"seccomp {spec.seccomp}, no capabilities, read-only root, {network}, uid {spec.uid}"
+        isolation = f"{spec.runtime or 'default runtime'}, {kept}"
         details = {"endpoint": str(self.endpoint), "image_id": image.id, "transport": about, "reaped": self._reaped}
         return SandboxInfo(self._container_id or "", image.name, isolation, transport, spec.uid, spec.gid, details)
 

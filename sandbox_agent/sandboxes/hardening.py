@@ -7,18 +7,23 @@ Not through the command line: it cannot set the masked paths.
 from __future__ import annotations
 
 import os
+import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from sandbox_agent.errors import SandboxStartError
+from sandbox_agent.sandboxes.base import MIB
 from sandbox_agent.sandboxes.egress.forwarder import FOLDER as FORWARDER_FOLDER
+from sandbox_agent.sandboxes.images import Image
 from sandbox_agent.sandboxes.seccomp.profile import profile_text
 from sandbox_agent.sandboxes.spec import APART_UID, HOME, MAIN_UID, MEMLOCK_BYTES, SMALL_TMPFS, USER, SandboxSpec
 from sandbox_agent.sandboxes.volumes import overlay_volume, plain_volume
 from sandbox_agent.types import WORKSPACE_MOUNT, OverlayMount, VolumeMount, WorkspaceMount
 
 HOSTNAME = "sandbox"
+VOLUME_BYTES = 64 * MIB
 
 ENV: Mapping[str, str] = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -86,6 +91,8 @@ def masked_devices(names: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(f"/sys/devices/{name}" for name in sorted(found) if name not in _SHOWN_DEVICES)
 
 
+_NEVER_VOLUMES = ("/", "/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/lib", "/lib64")
+
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
@@ -135,15 +142,21 @@ def write_etc_files(spec: SandboxSpec) -> EtcFiles | None:
 def create_body(
     spec: SandboxSpec,
     *,
-    image_id: str,
+    image: Image,
     etc: EtcFiles | None,
     labels: Mapping[str, str],
     nofile: int | None,
     volume: str = "",
 ) -> dict[str, Any]:
-    """The create body. `nofile` is None where the engine may not set that limit; `volume` names that of an overlay."""
+    """The create body. `nofile` is None where the engine may not set that limit; `volume` names that of an overlay.
+
+    Raises:
+        SandboxStartError: the image cannot be had as a sandbox, see `volume_tmpfs`.
+    """
+    host_config = _host_config(spec, nofile)
+    host_config["Tmpfs"] = volume_tmpfs(image) | host_config["Tmpfs"]
     return {
-        "Image": image_id,
+        "Image": image.id,
         "User": f"{MAIN_UID}:{MAIN_UID}",
         "Entrypoint": [],
         "Cmd": ["sleep", str(spec.lifetime_s)],
@@ -156,7 +169,7 @@ def create_body(
         "OpenStdin": False,
         "NetworkDisabled": True,
         "Labels": dict(labels),
-        "HostConfig": {**_host_config(spec, nofile), "Mounts": _mounts(spec, etc, labels, volume)},
+        "HostConfig": {**host_config, "Mounts": _mounts(spec, etc, labels, volume)},
     }
 
 
@@ -218,6 +231,24 @@ def _tmpfs(spec: SandboxSpec) -> dict[str, str]:
     if spec.egress_env:
         mounts[FORWARDER_FOLDER] = f"{common},noexec,size=8m,nr_inodes=16,uid={MAIN_UID},gid={MAIN_UID},mode=755"
     return mounts
+
+
+def volume_tmpfs(image: Image) -> dict[str, str]:
+    """A small tmpfs for each folder that the image declares as a volume: the engine would make a volume on the host's
+    disk, which no limit bounds.
+
+    Raises:
+        SandboxStartError: one is below the workspace or covers what every container has.
+    """
+    found = {}
+    for path in map(posixpath.normpath, image.volumes):
+        above = {str(folder) for folder in PurePosixPath(path).parents}
+        if path in _NEVER_VOLUMES or above & {WORKSPACE_MOUNT, "/proc", "/sys", "/dev"} or "/" not in above:
+            text = f"the image {image.name} declares a volume at {path}, which a sandbox cannot have"
+            raise SandboxStartError(f"{text}; build one from it without that volume")
+        if path != WORKSPACE_MOUNT:
+            found[path] = f"rw,nosuid,nodev,exec,size={VOLUME_BYTES},nr_inodes=5000,mode=1777"
+    return found
 
 
 def _ulimits(spec: SandboxSpec, nofile: int | None) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
+import docker
 import pytest
 from sandbox_rig import UID, Rig, endpoint, rig, spec
 
@@ -221,6 +222,28 @@ async def test_a_missing_image_says_how_to_get_it(tmp_path: Path) -> None:
 
     assert str(caught.value).startswith("the image sandbox-agent-none:latest is missing on the engine at ")
     assert str(caught.value).endswith("get it with `docker pull sandbox-agent-none:latest`")
+
+
+async def test_an_image_brings_neither_volumes_nor_programs_that_start(tmp_path: Path) -> None:
+    """What it declares as a volume is a small tmpfs; its entry point, health check and user count for nothing."""
+    client = docker.APIClient(base_url=endpoint().url, version="auto")
+    changes = ["VOLUME /var/lib/data", 'ENTRYPOINT ["false"]', "HEALTHCHECK CMD false", "USER 0"]
+    made = client.create_container("sandbox-agent/base:latest", "true")
+    name = f"sandbox-agent-test/volumes-{os.getpid()}"
+    try:
+        client.commit(made["Id"], name, changes="\n".join(changes))
+        async with rig(tmp_path, image=name) as box:
+            inspected = await box.inspect()
+            sizes = await bash(box, "df --output=size,itotal /var/lib/data | tail -n 1; touch /var/lib/data/x")
+    finally:
+        client.remove_container(made["Id"], v=True, force=True)
+        client.remove_image(name, force=True)
+        client.close()
+
+    assert sizes.split() == ["65536", "5000"]
+    assert {mount["Type"] for mount in inspected["Mounts"]} == {"bind"}
+    assert inspected["Config"]["Entrypoint"] in (None, [])
+    assert inspected["State"].get("Health") is None
 
 
 async def test_a_workspace_that_is_not_there_fails_the_start(tmp_path: Path) -> None:
