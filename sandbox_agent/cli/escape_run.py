@@ -18,7 +18,7 @@ from sandbox_agent.engine.placement import Placement, place
 from sandbox_agent.engine.specimen import Specimen, scratch_folder, specimen
 from sandbox_agent.escape.catalogue import SHAPES, Probe, choose, load_catalogue
 from sandbox_agent.escape.trying import Ground, Runs, try_probes
-from sandbox_agent.escape.verdict import Column, Result, holds
+from sandbox_agent.escape.verdict import Column, Result, holds, known
 from sandbox_agent.frontends.escape_view import Report, document, show_list, show_report
 from sandbox_agent.frontends.printer import Printer, make_console
 from sandbox_agent.policy.load import run_policy
@@ -43,6 +43,12 @@ SMALL_LIMITS = {
     "LIMIT_TMP_FILES": 100_000,
 }
 """What is tried to be taken where nothing limits it: enough to show that, too little to hurt the machine."""
+
+WATCHED = ("disk-ws", "inodes-ws")
+WATCHED_ONLY = (
+    "Only root can give a session a disk of its own here. The engine watches instead how much a session takes, and "
+    "stops a call that takes more a moment later; this test is no session, so nobody watches it."
+)
 
 
 def list_probes(only: Sequence[str], *, as_json: bool) -> int:
@@ -97,19 +103,22 @@ async def _try_all(
 async def _in_session(
     policy: Policy, probes: Sequence[Probe], host: Path, endpoint: Endpoint, placement: Placement
 ) -> Column:
-    about = ""
+    about, own_disk = "", True
     facts: dict[str, str] = {}
 
     @asynccontextmanager
     async def opening() -> AsyncIterator[Runs]:
-        nonlocal about
+        nonlocal about, own_disk
         async with specimen(policy, host, endpoint, mode=placement.mode) as found:
             about = f"{found.info.isolation}; {placement.line}; policy {policy.name}"
+            own_disk = found.own_disk
             facts.update(session_facts(found, policy.sandbox.disk_bytes))
             yield found.sandbox
 
     emulated = policy.sandbox.runtime.startswith("runsc")
     results = await try_probes(probes, Ground(opening, facts, emulated=emulated))
+    if not own_disk:
+        results = tuple(known(one, WATCHED_ONLY) if one.probe.id in WATCHED else one for one in results)
     return Column("session", about, results)
 
 

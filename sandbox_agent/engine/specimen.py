@@ -21,6 +21,7 @@ from sandbox_agent.policy.policy import Policy
 from sandbox_agent.sandboxes.base import Sandbox, SandboxInfo
 from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.spec import SandboxSpec
+from sandbox_agent.workspaces.disk import has_disk
 
 _FILES = {
     "README.md": "A folder made by `sandbox-agent escape-test`; it is removed at the end.\n",
@@ -33,12 +34,14 @@ _FILES = {
 
 @dataclass(frozen=True, slots=True)
 class Specimen:
-    """A started container as a session gets it."""
+    """A started container as a session gets it. `own_disk`: its workspace is on a disk of the policy's size; else the
+    engine watches, around the calls of a session, how much is taken."""
 
     sandbox: Sandbox
     info: SandboxInfo
     spec: SandboxSpec
     placement: Placement | None
+    own_disk: bool
 
 
 @contextmanager
@@ -69,7 +72,7 @@ async def specimen(policy: Policy, host: Path, endpoint: Endpoint, *, mode: str 
         sandbox = late_sandbox(spec, endpoint, workspace)
         try:
             info = await sandbox.start()
-            yield Specimen(sandbox, info, spec, placement)
+            yield Specimen(sandbox, info, spec, placement, has_disk(folder))
         finally:
             with anyio.CancelScope(shield=True):
                 await sandbox.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sandbox_agent.escape.catalogue import Probe
 from sandbox_agent.sandboxes.base import ExecResult
@@ -82,6 +82,13 @@ def opened(probe: Probe, detail: str, duration_s: float, *, emulated: bool = Fal
     elif probe.residual is not None:
         verdict = Verdict.RESIDUAL
     return Result(probe, verdict, detail[:_DETAIL_CHARS], duration_s)
+
+
+def known(result: Result, why: str) -> Result:
+    """The same; an open way counts as documented, by `why`."""
+    if result.verdict is not Verdict.OPEN:
+        return result
+    return replace(result, probe=result.probe.model_copy(update={"residual": why}), verdict=Verdict.RESIDUAL)
 
 
 def holds(results: Sequence[Result]) -> bool:

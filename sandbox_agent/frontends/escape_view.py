@@ -140,8 +140,9 @@ def _fields(report: Report, probe: Probe) -> JsonObject:
             fields[f"{column.name}_detail"] = found.detail  # type: ignore[union-attr]
     if report.control is not None:
         fields["can_fail"] = report.fires(probe)
-    if probe.residual is not None:
-        fields["residual"] = " ".join(probe.residual.split())
+    residual = (probe if tried is None else tried.probe).residual
+    if residual is not None:
+        fields["residual"] = " ".join(residual.split())
     if probe.no_control is not None:
         fields["no_control"] = probe.no_control
     return fields
