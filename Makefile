@@ -1,12 +1,12 @@
 # Everything a person or the CI runs. "make setup" is enough on a new machine; "make help" lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help setup engine image image-dev demo check test unit container e2e soak bench fmt lock reap clean
+.PHONY: help setup engine image image-dev demo attack-demo check test unit container e2e soak bench fmt lock reap clean
 .NOTPARALLEL:
 BIN := .venv/bin
 CODE := sandbox_agent tests bench
 
 help: ## show this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: .venv/.installed engine image ## make .venv, a Docker Engine that answers and the image; quick when all is there
 	@echo "setup: ready. Try: make demo"
@@ -26,6 +26,9 @@ image-dev: engine ## build sandbox-agent/dev:latest: compilers, pip, node and np
 
 demo: setup ## watch an agent repair a small project; needs no API key
 	@$(BIN)/sandbox-agent demo
+
+attack-demo: setup ## watch a hostile repository try what it can, and what holds it; needs no API key
+	@$(BIN)/sandbox-agent demo --attack
 
 check: .venv/.installed ## format, lint, types, import floors and unit tests; needs no Docker
 	$(BIN)/ruff format --check $(CODE)
