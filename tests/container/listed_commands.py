@@ -18,10 +18,11 @@ _LONG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 
 
 def programs() -> list[tuple[str, ...]]:
-    """The words that begin a command of the list: a program, or one with a subcommand."""
+    """The words that begin a command of the list: a program, or one with a subcommand. Not what runs other commands:
+    those are judged by themselves."""
     found: list[tuple[str, ...]] = []
     for name, program in tables().programs.items():
-        if program.read_only:
+        if program.read_only and name not in tables().wrappers:
             found.append((name,))
         found += [(name, sub) for sub, entry in program.subcommands.items() if entry.read_only]
     return found
