@@ -96,4 +96,5 @@ async def _engine_checks(engine: Engine, settings: SandboxSettings, quick: bool)
     workspace, in_volume = await try_workspace(engine.endpoint, settings.image)
     for check in await try_sandbox(engine, settings, in_volume=in_volume):
         yield check
-    yield workspace
+    for check in workspace:
+        yield check

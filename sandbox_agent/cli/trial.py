@@ -12,7 +12,7 @@ from typing import cast
 from sandbox_agent.cli.checks import Check
 from sandbox_agent.cli.host_checks import check_inside
 from sandbox_agent.config import state_dir
-from sandbox_agent.engine.placement import AUTO, place
+from sandbox_agent.engine.placement import AUTO, Placement, place
 from sandbox_agent.errors import SandboxAgentError, WorkspaceError
 from sandbox_agent.frontends import words
 from sandbox_agent.policy.policy import SandboxSettings
@@ -90,8 +90,9 @@ def _plain_spec(settings: SandboxSettings, mount: WorkspaceMount, uid: int, gid:
     )
 
 
-async def try_workspace(endpoint: Endpoint, image: str) -> tuple[Check, bool]:
-    """Which workspace mode a run in the current folder gets, by mounting what it would mount; whether in a volume."""
+async def try_workspace(endpoint: Endpoint, image: str) -> tuple[list[Check], bool]:
+    """Which workspace mode a run in the current folder gets, and how its disk limit is kept, by mounting what it would
+    mount; whether in a volume."""
     with tempfile.TemporaryDirectory(prefix="sandbox-agent-doctor-") as other:
         try:
             try:
@@ -100,9 +101,18 @@ async def try_workspace(endpoint: Endpoint, image: str) -> tuple[Check, bool]:
                 host = Path(other).resolve()
             placement = await place(AUTO, host, endpoint, image, fresh=True)
         except (SandboxAgentError, OSError) as exc:
-            return Check("workspace", "fail", str(exc)), False
+            return [Check("workspace", "fail", str(exc))], False
     todo = "a run copies the folder first, which takes longer; nothing has to be done" if placement.why else None
-    return Check("workspace", "warn" if placement.why else "ok", placement.line, todo), placement.in_volume
+    mode = Check("workspace", "warn" if placement.why else "ok", placement.line, todo)
+    return [mode, _disk(placement)], placement.in_volume
+
+
+def _disk(placement: Placement) -> Check:
+    if placement.own_disk:
+        return Check("disk", "ok", "a session writes to a disk of its own of the size of sandbox.disk")
+    why = "the copy is in a volume of the engine" if placement.in_volume else placement.no_disk
+    todo = "a call that takes more is stopped a moment later; to have it refused at once, run as root with loop devices"
+    return Check("disk", "warn", f"sandbox.disk is watched only: {why}", todo)
 
 
 def _checks(info: SandboxInfo, result: ExecResult, ready_s: float) -> list[Check]:
