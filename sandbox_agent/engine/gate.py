@@ -7,6 +7,7 @@ gathered first, in one round trip; deciding is pure.
 from __future__ import annotations
 
 import copy
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +26,7 @@ from sandbox_agent.events import Notice, PermissionAsked, PermissionDecided
 from sandbox_agent.types import Decision, Mode, PermissionRequest, Subject, ToolResult, Verdict
 
 RESOLVE_ATTEMPTS = 2
+HINT_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,20 +147,34 @@ async def _answered_by_hook(
     return await call_hooks.question(session, hooked.call, request, decision)
 
 
+def _suggested(session: Session, request: PermissionRequest, decision: Decision) -> tuple[str, ...]:
+    """The narrowest rules that would answer the question; none answers what a hook wants asked."""
+    mode = Mode.DEFAULT if session.mode is Mode.DONT_ASK else session.mode
+    suggested = session.policy.suggest_rules(request, mode) if decision.hook is None else ()
+    # A secret has no place in the file of rules, or on a command line, either.
+    return () if session.secrecy.redactor.holds(suggested) else suggested
+
+
+def _way_out(session: Session, request: PermissionRequest, decision: Decision) -> str:
+    """What to do about a question that nobody is there to answer: never more than this call needs."""
+    if decision.hook is not None:
+        return "no rule can allow what a hook wants asked."
+    options = " ".join(f"--allow {shlex.quote(rule)}" for rule in _suggested(session, request, decision))
+    if not options:
+        return "no rule can allow it as it is."
+    if len(options) > HINT_CHARS:
+        return "allow it by rules in the policy file; `sandbox-agent policy explain` names the narrowest."
+    return f"to allow it: {options}, or the same in the policy file."
+
+
 async def _ask(session: Session, call: Call, request: PermissionRequest, decision: Decision) -> Decision:
     if session.approver is None or session.mode is Mode.DONT_ASK:
-        hint = f"allow it by a rule (--allow {call.use.name}, or in the policy file)."
-        if decision.hook is not None:
-            hint = "no rule can allow what a hook wants asked."
-        reason = f"{decision.reason} Nobody is there to ask: {hint}"
+        reason = f"{decision.reason} Nobody is there to ask: {_way_out(session, request, decision)}"
         return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=reason))
     # A copy: what the approver does to it changes nothing of what runs. A secret in it is named instead of shown.
     redactor = session.secrecy.redactor
     shown = copy.deepcopy(redactor.value(call.use.input))
-    # What a hook wants asked, no rule answers.
-    suggested = session.policy.suggest_rules(request, session.mode) if decision.hook is None else ()
-    if redactor.holds(suggested):
-        suggested = ()  # the file of rules is no place for it either
+    suggested = _suggested(session, request, decision)
     subject, asked = redactor.subject(request.subject), replace(decision, reason=redactor.text(decision.reason))
     question = ApprovalRequest(call.use.id, call.use.name, subject, shown, asked, suggested)
     _note_question(session, question, request.input_sha256)

@@ -162,3 +162,25 @@ async def test_an_interrupted_question_is_a_no_in_the_record(tmp_path: Path) -> 
     assert (decided.verdict, decided.reason) == ("deny", "the question was interrupted.")
     assert of(events, ToolStarted) == []
     assert finished(events).status == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("command", "way"),
+    [
+        ("npm ci", "to allow it: --allow 'Bash(npm ci)', or the same in the policy file."),
+        ("make a && ls | tee b", "to allow it: --allow 'Bash(make a)' --allow 'Bash(tee b)', or the same"),
+        ("make $(cat targets)", "no rule can allow it as it is."),
+        ("make " + "a" * 400, "`sandbox-agent policy explain` names the narrowest."),
+    ],
+)
+async def test_a_question_that_nobody_hears_names_no_wider_rule_than_it_takes(
+    tmp_path: Path, command: str, way: str
+) -> None:
+    """Never the bare tool: who pastes the advice allows this call and no other."""
+    turns = [{"tools": [use("Bash", command=command)]}, DONE]
+    async with make_session(turns, tmp_path, tools=[BASH], policy=load_policy(None)) as session:
+        events = await play(session)
+
+    (decided,) = of(events, PermissionDecided)
+    assert f"Nobody is there to ask: {way}" in decided.reason or decided.reason.endswith(way)
+    assert "--allow Bash" not in decided.reason
