@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import anyio
@@ -10,6 +11,7 @@ from held_channel import HeldChannel
 
 from sandbox_agent.errors import SandboxDiedError
 from sandbox_agent.sandboxes.frames import RunnerKilledError
+from sandbox_agent.sandboxes.program import INTERPRETERS
 from sandbox_agent.sandboxes.resident import RUNNER_KILLED, Resident
 from sandbox_agent.sandboxes.runner import wire
 from sandbox_agent.sandboxes.runners import NoRunnerError, Runners
@@ -25,6 +27,7 @@ class NotedContainer:
         self.log: list[str] = []
         self.channels: list[HeldChannel] = []
         self.death: SandboxDiedError | None = None
+        self.oom_kills: int | None = 0
         self._speaks = list(speaks)
 
     async def open_program(self, argv: Sequence[str]) -> HeldChannel:
@@ -38,8 +41,12 @@ class NotedContainer:
         self.channels.append(channel)
         return channel
 
-    async def clear(self) -> None:
+    async def clear(self) -> int | None:
         self.log.append("clear")
+        return self.oom_kills
+
+    async def restart(self) -> None:
+        self.log.append("restart")
 
     async def raise_if_dead(self) -> None:
         if self.death:
@@ -162,13 +169,14 @@ async def test_a_dead_container_is_told_to_every_call_from_then_on() -> None:
     assert container.log == []
 
 
-async def test_the_images_own_python_is_next() -> None:
-    """And without that there is no runner, with both reasons."""
-    container = NotedContainer(False, True)
+async def test_the_toolbox_and_then_the_images_own_python_are_next() -> None:
+    """And without any of them there is no runner, with all reasons."""
+    container = NotedContainer(False, False, True)
     await Runners(container).connect()
-    assert container.log == ["start /usr/lib/sandbox-agent/python3", "start python3"]
-    with pytest.raises(NoRunnerError, match=r"^/usr/lib/sandbox-agent/python3: is gone; python3: is gone$"):
-        await Runners(NotedContainer(False, False)).connect()
+    assert container.log == [f"start {program}" for program in INTERPRETERS]
+    reasons = "; ".join(f"{program}: is gone" for program in INTERPRETERS)
+    with pytest.raises(NoRunnerError, match=f"^{re.escape(reasons)}$"):
+        await Runners(NotedContainer(False, False, False)).connect()
 
 
 async def test_a_start_that_is_given_up_leaves_no_stream_open() -> None:
