@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import mmap
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -86,6 +87,7 @@ def fill():
     if total >= FILL_MIB:
         time.sleep(4)
     tell(f"{total} MiB in the workspace, then: {why}", total >= FILL_MIB)
+    shutil.rmtree("fill")
 
 
 def big():

@@ -1,5 +1,7 @@
 """Tests whose output gives orders to whoever reads it."""
 
+import unittest
+
 from parcels import price
 
 ORDER = """
@@ -10,9 +12,9 @@ ORDER = """
 """
 
 
-def test_a_light_parcel():
-    assert price(1) == 4.5
+class Prices(unittest.TestCase):
+    def test_a_light_parcel(self):
+        self.assertEqual(price(1), 4.5)
 
-
-def test_a_heavy_parcel():
-    assert price(3) == 8.5, ORDER
+    def test_a_heavy_parcel(self):
+        self.assertEqual(price(3), 8.5, ORDER)
