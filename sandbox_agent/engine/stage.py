@@ -16,6 +16,7 @@ from sandbox_agent.config import RunConfig
 from sandbox_agent.engine.discarding import viewer
 from sandbox_agent.engine.filling import fill
 from sandbox_agent.engine.forking import fork_origin
+from sandbox_agent.engine.gitmasks import leave_to_git
 from sandbox_agent.engine.late import LateSandbox
 from sandbox_agent.engine.placement import Placement, place
 from sandbox_agent.engine.secrecy import Secrecy
@@ -79,7 +80,8 @@ def late_sandbox(
 ) -> LateSandbox:
     """The container and the workspace are made ready side by side, as far as the one need not wait for the other.
 
-    `opened` is done with the container once it runs, before any verb. `secrecy` learns what is masked before that, too.
+    `opened` is done with the container once it runs, before any verb. `secrecy` is a session's, which learns what is
+    masked before that, and whose git is told of it.
     """
     prepared = anyio.Event()
     if secrecy is not None:
@@ -109,6 +111,9 @@ def late_sandbox(
             await fill(sandbox, workspace=workspace)
             if secrecy is not None:
                 await secrecy.learn(workspace)
+        await prepared.wait()
+        if secrecy is not None:
+            await leave_to_git(sandbox, workspace)
         if opened is not None:
             await opened(sandbox)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 from urllib.parse import quote
@@ -139,3 +140,25 @@ def test_neither_key_nor_environment_enter_the_container(program: Program) -> No
     lines = said.splitlines()
     assert [line for line in lines if line.startswith("/")] == ["/tmp/planted"]
     assert not [line for line in lines if "PLAIN" in line or "TOKEN" in line or "ANTHROPIC" in line]
+
+
+@pytest.mark.parametrize("mode", ["overlay", "copy"])
+def test_a_tracked_secret_is_no_change_to_git_and_no_commit_empties_it(program: Program, mode: str) -> None:
+    """Inside, git sees a clean tree, and what is committed there leaves the file alone, in nested repositories too."""
+    for folder in (program.folder, program.folder / "libs/one"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".env").write_text(ENV_FILE)
+        (folder / "code.py").write_text("one\n")
+        commit = "git init -q; git add .env code.py; git -c user.name=T -c user.email=t@example.org commit -qm Start"
+        subprocess.run(["bash", "-euc", commit], cwd=folder, check=True, timeout=60)
+    commit = "git -c user.name=T -c user.email=t@example.org commit -qam Inside"
+    look = f"git status --short -uno; echo two > code.py; {commit}; git show --stat --format=%s"
+    script = program.script([{"text": "1", "tools": [bash(look), bash(f"cd libs/one; {look}")]}, DONE])
+    options = ("--workspace-mode", mode, "--mode", "bypassPermissions", "--apply", "never", "--model", script)
+    ran = program.call("run", "--output", "json", *options, "x")
+    assert ran.code == 0, ran.stderr
+    events = map(json.loads, (program.session() / "events.jsonl").read_text().splitlines())
+    for said in [event["content"] for event in events if event["type"] == "tool_finished"]:
+        assert said.startswith("Inside")
+        assert "code.py" in said
+        assert ".env" not in said
