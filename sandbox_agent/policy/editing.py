@@ -38,9 +38,14 @@ def edited(text: str, name: str, *, allow: Sequence[str] = (), limits: Limits | 
 
 
 def scalar(text: str) -> str:
-    """A text as a YAML value in double quotes, on one line, whatever is in it."""
+    """A text as a YAML value in double quotes, on one line, whatever is in it; every character of it can be seen."""
     written: str = yaml.dump(text, default_style='"', width=float("inf"), allow_unicode=True)
-    return written.rstrip("\n")
+    return visible(written.rstrip("\n"))
+
+
+def visible(text: str) -> str:
+    """What is not shown as such, or turns round what is, as the escapes that YAML reads in double quotes."""
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_agent.errors import ConfigError, PolicyError
-from sandbox_agent.policy.editing import scalar
+from sandbox_agent.policy.editing import scalar, visible
 from sandbox_agent.policy.rules import parse_rule
 from sandbox_agent.types import Mode, Verdict
 
@@ -183,7 +183,7 @@ def _bare(exc: PolicyError, rule: str) -> str:
 
 def _noted(taken: Taken) -> str:
     kind = "left out" if taken.rule is None else "not the same"
-    return f"{kind}: {json.dumps(taken.entry)}: {' '.join((taken.note or '').split())}"
+    return visible(f"{kind}: {json.dumps(taken.entry)}: {' '.join((taken.note or '').split())}")
 
 
 def _json(path: Path) -> Any:

@@ -5,13 +5,13 @@ It is a list under `allow:` that a person can read and edit; removing a line mea
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import yaml
 
 from sandbox_agent.errors import PolicyError
+from sandbox_agent.policy.editing import scalar
 from sandbox_agent.policy.source import read_bytes
 
 _HEAD = """\
@@ -34,8 +34,7 @@ def save(path: Path, rule: str) -> None:
         with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:
             if file.tell() == 0:
                 file.write(_HEAD)
-            # A JSON string is a YAML string, and always one line.
-            file.write(f"  - {json.dumps(rule)}\n")
+            file.write(f"  - {scalar(rule)}\n")
     except OSError as exc:
         raise PolicyError(f"the rule could not be saved: {exc.strerror}", location=str(path)) from exc
 

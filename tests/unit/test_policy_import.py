@@ -150,6 +150,18 @@ def test_a_file_that_is_something_else_is_refused(tmp_path: Path, text: str, tol
     assert told in err
 
 
+def test_no_entry_turns_round_what_a_terminal_shows_of_it(tmp_path: Path) -> None:
+    """In the rules and in the comments; the rule itself stays what it was."""
+    entries = ["Bash(ls \u202e\x1b[31m)", "Edit(\u202e/../x\u2066)", "Bash(a\u202e | b)"]
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({"permissions": {"allow": entries}}))
+    code, out, _ = policy_command("import", str(path))
+
+    assert code == 0
+    assert all(line.isprintable() for line in out.split("\n"))
+    assert parse_policy(out, "imported").rules.allow[0].text == entries[0]
+
+
 TOOLS = st.sampled_from(
     ["Bash", "Read", "Edit", "Write", "Glob", "WebFetch", "Agent", "mcp__a__b", "Skill", "*", "LS", ""]
 )

@@ -32,6 +32,16 @@ def test_a_saved_rule_is_there_next_time_with_its_line(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize("name", ["\U0001f600.py", "gr\u00fcn.py", "a\u202eb.py", "a\u2028b.py", "\U000e0041.py"])
+def test_every_character_survives_and_is_seen_in_the_file(tmp_path: Path, name: str) -> None:
+    """One answer of "always" must not make the next run fail, nor hide in the file what it allows."""
+    path = tmp_path / "allowed.yaml"
+    save(path, f"Edit(/{name})")
+
+    assert under(tmp_path).rules.allow[-1].text == f"Edit(/{name})"
+    assert all(line.isprintable() for line in path.read_text().split("\n"))
+
+
 def test_nothing_saved_changes_nothing(tmp_path: Path) -> None:
     """No file, an empty file, an empty list."""
     policy = under(tmp_path)
