@@ -78,7 +78,9 @@ class Program:
             cwd=self.folder,
         )
 
-    def call(self, *arguments: str, stdin: int | None = subprocess.DEVNULL, **env: str | None) -> Ended:
+    def call(
+        self, *arguments: str, stdin: int | None = subprocess.DEVNULL, within_s: float = 120, **env: str | None
+    ) -> Ended:
         """Run to the end."""
         done = subprocess.run(
             [*self.command(), *arguments],
@@ -86,7 +88,7 @@ class Program:
             capture_output=True,
             env=self.environment(**env),
             cwd=self.folder,
-            timeout=120,
+            timeout=within_s,
             check=False,
         )
         return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
