@@ -40,7 +40,7 @@ def look(path, place):
     elif stat.S_ISREG(info.st_mode):
         with open(place, "rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
-        names.setdefault(info.st_ino, []).append(path.hex())
+        names.setdefault((info.st_dev, info.st_ino), []).append(path.hex())
     elif stat.S_ISDIR(info.st_mode):
         os.chdir(place)
         for name in os.listdir(b"."):
@@ -50,7 +50,7 @@ def look(path, place):
     if closed:
         os.chmod(place, stat.S_IMODE(info.st_mode))
     who = [info.st_uid, info.st_gid]
-    tree[path.hex()] = [info.st_mode, content, info.st_mtime_ns, who, worn, names.get(info.st_ino, [])]
+    tree[path.hex()] = [info.st_mode, content, info.st_mtime_ns, who, worn, names.get((info.st_dev, info.st_ino), [])]
 
 look(b"", b"/workspace")
 print(json.dumps({path: [*rest, sorted(same)] for path, (*rest, same) in tree.items()}))

@@ -11,7 +11,7 @@ import pytest
 
 from sandbox_agent.workspaces.inside import walk
 from sandbox_agent.workspaces.inside.below import Below
-from sandbox_agent.workspaces.inside.entry import FIELDS
+from sandbox_agent.workspaces.inside.entry import FIELDS, record
 from sandbox_agent.workspaces.inside.walk import Walk, entries_of, reached, shares_of
 
 FOLDERS, FILES = 60, 3
@@ -96,6 +96,14 @@ def test_a_folder_that_became_a_link_is_not_gone_through(walking: Shared, tree: 
     assert {path.split("/")[0] for path in fresh} == {"d0", "aside"}
     assert len(fresh) == len(gone) + 2
     assert all(path.startswith("d0/") for path in gone)
+
+
+def test_files_of_two_file_systems_are_no_hard_links() -> None:
+    """They may have one number in an overlay. A file with one name keeps its own when the layers are mounted anew."""
+    one, other = (record(((0o100644, 21, device, 2, 0, 0, 0), 1, 1), b"a") for device in (181, 182))
+    assert one != other
+    one, other = (record(((0o100644, 21, device, 1, 0, 0, 0), 1, 1), b"a") for device in (181, 182))
+    assert one == other
 
 
 def test_what_hangs_nowhere_is_left_out() -> None:

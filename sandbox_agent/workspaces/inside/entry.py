@@ -41,7 +41,9 @@ def target_of(info: os.stat_result, name: str | bytes, fd: int) -> bytes:
 
 def record(facts: Facts, path: bytes, mode: int | None = None) -> bytes:
     """An entry without its target; `mode` is what it was before we granted ourselves more."""
-    (found, inode, _, links, uid, gid, size), mtime_ns, ctime_ns = facts
+    (found, inode, place, links, uid, gid, size), mtime_ns, ctime_ns = facts
+    if links > 1:
+        inode |= place << 64  # layers of an overlay may be on several file systems, where two files have one number
     times = (*divmod(mtime_ns, SECOND_NS), *divmod(ctime_ns, SECOND_NS))
     numbers = (stat.S_IMODE(found) if mode is None else mode, uid, gid, links, inode, size, *times, path)
     return letter(found) + b" %o %d %d %d %d %d %d.%09d %d.%09d %b" % numbers
