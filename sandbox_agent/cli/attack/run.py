@@ -63,8 +63,8 @@ class Run:
         """Why it did not come to its end; None if it did."""
         if self.code in _ENDED_BY_ITSELF:
             return None
-        lines = self.screen.getvalue().strip().splitlines()
-        return lines[-1] if lines else f"the run ended with exit code {self.code}"
+        said = [line for line in self.screen.getvalue().splitlines() if line.startswith("sandbox-agent: ")]
+        return said[-1] if said else f"sandbox-agent: the run ended with exit code {self.code}"
 
 
 def run_attack(*, keep: Path | None, only: Sequence[str], as_json: bool) -> int:
@@ -132,7 +132,8 @@ def _attack(
         if run.trouble is not None:
             break
     last = runs[-1].watch
-    applied = _apply_everything(ground, last) if len(runs) == 2 else None
+    ended = len(runs) == 2 and runs[-1].trouble is None
+    applied = _apply_everything(ground, last) if ended else None
     report = Report(
         catalogue=catalogue,
         policy=POLICY,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sandbox_agent.cli.attack.attempts import Attempt
 from sandbox_agent.cli.attack.ground import Ground
+from sandbox_agent.engine.history import INTERRUPTED
 from sandbox_agent.events import (
     AssistantMessage,
     Event,
@@ -80,6 +81,7 @@ class Watch:
     changes_kept: int = 0
     outcomes: list[Outcome] = field(default_factory=list)
     early: list[str] = field(default_factory=list)
+    """What reached the machine in turns that are no attempt."""
     _turn: int = -1
     _ids: list[str] = field(default_factory=list)
     _decided: dict[str, PermissionDecided] = field(default_factory=dict)
@@ -109,7 +111,8 @@ class Watch:
         self._turn += 1
         calls = [self._answered(call_id) for call_id in self._ids]
         reached = self.ground.changes()
-        if self._turn == 0:
+        cut = any(self._answers[call_id].content == INTERRUPTED for call_id in self._ids)
+        if self._turn == 0 or cut:  # an attempt that was cut off was not made
             self.early += reached
         elif self._turn <= len(self.attempts):
             outcome = judge(self.attempts[self._turn - 1], calls, reached, self.ground)
