@@ -13,8 +13,9 @@ from collections.abc import Sequence
 import click
 
 from sandbox_agent import __version__
-from sandbox_agent.cli.faults import Terminated, report
+from sandbox_agent.cli.faults import Terminated, machine_fault, report
 from sandbox_agent.cli.lazy import LazyGroup
+from sandbox_agent.cli.streams import fill_closed
 from sandbox_agent.errors import SandboxAgentError
 
 COMMANDS = {
@@ -65,8 +66,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     # Imports make many objects and no garbage: collecting meanwhile costs 15 % of a start. A run turns it on again.
     gc.disable()
+    fill_closed()
     try:
         code = cli.main(arguments, prog_name="sandbox-agent", standalone_mode=False)
     except (click.ClickException, click.Abort, SandboxAgentError, Terminated) as exc:
+        code = report(exc, arguments)
+    except (OSError, ExceptionGroup) as exc:
+        if machine_fault(exc) is None:
+            raise
         code = report(exc, arguments)
     sys.exit(code if isinstance(code, int) else 0)

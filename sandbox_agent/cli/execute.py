@@ -14,7 +14,7 @@ from typing import cast
 
 import anyio
 
-from sandbox_agent.cli.faults import Terminated
+from sandbox_agent.cli.faults import Terminated, machine_fault
 from sandbox_agent.cli.finish import finish, kept
 from sandbox_agent.cli.job import Apply, Job, Screen, make_screen
 from sandbox_agent.cli.signals import Stop
@@ -98,6 +98,11 @@ def start(
         number = signal.SIGTERM if isinstance(exc, Terminated) else signal.SIGINT
         _end_by(job, number)
     except BaseException as exc:
+        refused = machine_fault(exc)
+        if refused is not None:
+            job.summary.end("failed", refused)
+            _explain_end(job)
+            return _close(job)
         # A fault of ours: its trace goes to stderr, and stdout still carries what was promised.
         job.summary.end("failed", f"{type(exc).__name__}: {exc}")
         _close(job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -18,6 +19,14 @@ ABORTED = 130
 TERMINATED = 143
 USAGE = 2
 
+MACHINE_ERRNOS = frozenset(
+    {
+        errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM,
+        errno.ENOTDIR, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+    }
+)  # fmt: skip
+"""What the machine or its set-up refuses: nothing that a trace would help with. Any other is a fault of ours."""
+
 
 class Terminated(BaseException):
     """SIGTERM came before the run was there to deal with it."""
@@ -32,11 +41,21 @@ def catch_sigterm() -> None:
     signal.signal(signal.SIGTERM, raise_it)
 
 
+def machine_fault(fault: BaseException) -> str | None:
+    """What the system refused, for people; None where the fault is something else."""
+    while isinstance(fault, BaseExceptionGroup) and len(fault.exceptions) == 1:
+        fault = fault.exceptions[0]
+    if not isinstance(fault, OSError) or fault.errno not in MACHINE_ERRNOS:
+        return None
+    where = f"{os.fsdecode(fault.filename)}: " if isinstance(fault.filename, str | bytes) else ""
+    return f"{where}{fault.strerror}"
+
+
 def report(fault: BaseException, arguments: Sequence[str]) -> int:
     """Say what was wrong; returns the exit code.
 
     Args:
-        fault: a click exception, an error of ours that no command dealt with, or `Terminated`.
+        fault: a click exception, an error of ours that no command dealt with, a `machine_fault`, or `Terminated`.
         arguments: the command line, to know whether stdout has to carry JSON: click may have failed before it knew.
     """
     if isinstance(fault, click.Abort):
@@ -46,7 +65,10 @@ def report(fault: BaseException, arguments: Sequence[str]) -> int:
     elif isinstance(fault, click.ClickException):
         code, text = USAGE if isinstance(fault, click.UsageError) else fault.exit_code, _usage(fault)
     else:
-        code, text = fault.exit_code if isinstance(fault, SandboxAgentError) else 1, _clean(str(fault))
+        code, text = (
+            fault.exit_code if isinstance(fault, SandboxAgentError) else 1,
+            _clean(machine_fault(fault) or str(fault)),
+        )
     say(text)
     output = wanted_output(arguments)
     if output in ("json", "stream-json"):

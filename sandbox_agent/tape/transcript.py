@@ -52,6 +52,7 @@ class TapeWriter:
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         """Raises RecordError: what is there cannot be read, and so not be gone on with."""
         self._clock = clock
+        self._path = path
         self._seq = 0
         self._head = GENESIS
         if os.path.lexists(path):
@@ -74,17 +75,28 @@ class TapeWriter:
         return self._seq - 1
 
     def append(self, event: Event) -> Entry:
-        """Write one event; returns it with its place. Events that are not `recorded` must not come here."""
+        """Write one event; returns it with its place. Events that are not `recorded` must not come here.
+
+        Raises:
+            OSError: there is no room for it, or the disk failed; the record is as before.
+        """
         entry = Entry(self._seq, self._clock(), self._head, event)
         record: JsonObject = {"seq": entry.seq, "time_unix_s": entry.time_unix_s, "prev": entry.prev}
         # surrogatepass: a lone surrogate in model text must not end the run; json escapes it anyway.
         line = json.dumps(record | encode(event), default=_json_default, separators=(",", ":")).encode()
-        data = line + b"\n"
-        while data:
-            data = data[os.write(self._fd, data) :]
+        self._write(line + b"\n")
         self._seq += 1
         self._head = hashlib.sha256(line).hexdigest()
         return entry
+
+    def _write(self, data: bytes) -> None:
+        size = os.fstat(self._fd).st_size
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError as exc:
+            os.ftruncate(self._fd, size)  # the next entry would be glued to the half that found room
+            raise OSError(exc.errno, exc.strerror, str(self._path)) from exc
 
     def sync(self) -> None:
         """Force what was written to disk; called at the end of a step."""

@@ -196,3 +196,32 @@ def test_a_signal_before_the_run_begins_is_a_document_too(number: int, code: int
     assert ended.code == document["exit_code"] == code
     assert document["status"] == status
     assert ended.err.endswith(f"sandbox-agent: ended by {signal.Signals(number).name}\n")
+
+
+def test_a_state_folder_that_cannot_be_is_one_line() -> None:
+    """What the machine refuses is said with its path, and no trace."""
+    ended = call_apart("sessions", "list", XDG_STATE_HOME=os.devnull)
+
+    assert ended == (1, "", f"sandbox-agent: {os.devnull}/sandbox-agent: Not a directory\n")
+
+
+def test_a_full_disk_behind_stdout_is_one_line() -> None:
+    """As where the output is redirected into a file."""
+    with open("/dev/full", "w") as full:
+        command = [*PROGRAM, "policy", "schema"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+
+    assert (done.returncode, done.stderr) == (1, b"sandbox-agent: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", "<&- >&-"])
+def test_a_closed_stream_is_the_null_device(closed: str) -> None:
+    """The next file that is opened must not get its number."""
+    script = (
+        "import os, sys; from sandbox_agent.cli.streams import fill_closed; fill_closed(); print(); "
+        "sys.stderr.write(f'{os.open(os.devnull, os.O_RDONLY) > 2} {None in (sys.stdin, sys.stdout)}')"
+    )
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", script]
+    done = subprocess.run(shell, capture_output=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"True False")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 from pathlib import Path
+
+import pytest
 
 from sandbox_agent.events import Notice, RunFinished, ToolFinished
 from sandbox_agent.tape import TapeWriter, read_tape
@@ -60,6 +63,26 @@ def test_a_cut_last_line_costs_only_itself(tmp_path: Path) -> None:
     tape = read_tape(path)
     assert [e.event.text for e in tape.entries] == ["one", "three"]  # type: ignore[attr-defined]
     assert (tape.damaged_lines, [e.seq for e in tape.entries]) == (1, [0, 1])
+
+
+def test_an_entry_that_finds_no_room_leaves_no_half_of_it(tmp_path: Path) -> None:
+    """The next one that fits follows from the one before it, and the fault names the file."""
+    path = tmp_path / "events.jsonl"
+    writer = TapeWriter(path)
+    writer.append(note("a"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 50, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"events\.jsonl"):
+            writer.append(note("b" * 1000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    writer.append(note("c"))
+    writer.close()
+
+    tape = read_tape(path)
+    assert [entry.event for entry in tape.entries] == [note("a"), note("c")]
+    assert (tape.chain_ok, tape.damaged_lines) == (True, 0)
 
 
 def test_a_changed_line_breaks_the_chain(tmp_path: Path) -> None:
