@@ -92,6 +92,8 @@ class Checkpoints:
                 await self._begin(after_seq, recorded)
         finally:
             self._settle()
+        if self._taker is not None:  # nothing waits for this any more, but the first change of a file would
+            await anyio.to_thread.run_sync(self._taker.prepare, abandon_on_cancel=True)
 
     def expect(self) -> int:
         """A `take` is going to follow: from now on, whatever writes waits for it. Returns what to give to that."""

@@ -162,6 +162,10 @@ class Taker:
         self._limits.used_bytes += taken
         return found
 
+    def prepare(self) -> None:
+        """Have at hand what is needed of the base when the first of its files changes."""
+        self._base.prepare()
+
     def strangers(self) -> dict[str, tuple[int, int]]:
         """Whom paths of the base belong to that are not the tools'; the person's folder said so, and nobody inside."""
         return self._base.strangers
