@@ -15,7 +15,7 @@ pytestmark = pytest.mark.docker
 
 def test_everything_that_the_hostile_repository_tries_is_held(program: Program, tmp_path: Path) -> None:
     """Under the policy and without any rule; nothing reaches the machine, and nothing of the attack is left on it."""
-    ended = program.call("demo", "--attack", "--json", timeout_s=170, TMPDIR=str(tmp_path))
+    ended = program.call("demo", "--attack", "--json", within_s=170, TMPDIR=str(tmp_path))
     attack = ended.document
     ids = [one.id for one in read_catalogue(examples_dir() / "hostile-repo" / "attempts.yaml").attempts]
 
