@@ -25,6 +25,7 @@ MAX_SECRETS = 1_000
 CHUNK_CHARS = 96
 """A longer value is looked for in parts of this length: that bounds what a stream has to hold back."""
 
+_MARK = "[masked: "
 _THINKING = ("thinking", "redacted_thinking")
 _OPAQUE = frozenset({"signature", "encrypted_content", "stdout_base64"})
 
@@ -78,7 +79,9 @@ class Redactor:
     def marks_in(self, value: object) -> str | None:
         """A mark of this session in a JSON value: what was made of something that only shows marks."""
         if isinstance(value, str):
-            return next((mark for mark in map(_mark, self._known.values()) if mark in value), None)
+            if _MARK not in value:
+                return None
+            return next((mark for mark in map(_mark, set(self._known.values())) if mark in value), None)
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
         return next((mark for one in inner if (mark := self.marks_in(one)) is not None), None)
 
@@ -157,7 +160,7 @@ class Redactor:
 
 
 def _mark(label: str) -> str:
-    return f"[masked: {label}]"
+    return f"{_MARK}{label}]"
 
 
 def _parts(value: str) -> Sequence[str]:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.docker
 PLANTED = ["fifo", "link", "folder-link", "dotdot", "absolute", "socket"]
 BEFORE = ["key", "state", "policy", *PLANTED, "engine", "users", "seccomp", "cgroup", "runtime", "level", "image"]
 INSIDE = ["engine-api", "vsock", "network", "namespace"]
-NAMES = [*BEFORE, "sandbox", "isolation", "transport", "as-asked", *INSIDE, "workspace"]
+NAMES = [*BEFORE, "sandbox", "isolation", "transport", "as-asked", *INSIDE, "workspace", "disk"]
 
 
 def test_doctor_tries_a_container_and_says_how_it_is_isolated(program: Program) -> None:
