@@ -35,7 +35,7 @@ from sandbox_agent.engine.reaping import reap_workspaces
 from sandbox_agent.engine.secrecy import Secrecy
 from sandbox_agent.engine.session import Approver, Session
 from sandbox_agent.engine.settling import settle_interrupted
-from sandbox_agent.engine.stage import late_sandbox, mask_of, open_workspace
+from sandbox_agent.engine.stage import late_sandbox, mask_of, open_workspace, stands_on
 from sandbox_agent.errors import ConfigError, SandboxAgentError, SandboxStartError
 from sandbox_agent.events import Notice, SandboxReady, SessionStarted, ToolResultsMessage
 from sandbox_agent.models.base import Model
@@ -99,8 +99,10 @@ async def open_session(
 async def _open(
     config: RunConfig, approver: Approver | None, hooks: Sequence[ProgramHook], tasks: TaskGroup
 ) -> Session:
-    policy = _policy(config)
     past = load_past(sessions_dir(), config.resume, config.workspace.resolve()) if config.resume else None
+    if past is not None:  # no policy may come from the folder that is really worked on
+        config = replace(config, workspace=stands_on(sessions_dir() / past.session_id) or config.workspace)
+    policy = _policy(config)
     endpoint = await anyio.to_thread.run_sync(reachable_engine)
     settled = await settle_interrupted()  # before this run takes its picture of the folder
     folder = sessions_dir() / (past.session_id if past else new_session_id())

@@ -29,8 +29,20 @@ from sandbox_agent.workspaces.base import Workspace
 from sandbox_agent.workspaces.folder import resolve
 from sandbox_agent.workspaces.masks import masking_rule
 from sandbox_agent.workspaces.opening import create, reopen
-from sandbox_agent.workspaces.record import RECORD_NAME
+from sandbox_agent.workspaces.record import RECORD_NAME, Record
 from sandbox_agent.workspaces.volume import VolumeWorkspace
+
+
+def stands_on(folder: Path) -> Path | None:
+    """What a session that goes on works on, whatever folder the run names; None where it kept no workspace.
+
+    Raises:
+        WorkspaceError: what it kept cannot be read.
+    """
+    if (folder / RECORD_NAME).exists():
+        return Record.load(folder).host
+    origin = fork_origin(folder)
+    return origin.host if origin is not None else None
 
 
 async def open_workspace(

@@ -1,0 +1,39 @@
+"""A session that goes on: which folder its policy must not come from. It is refused before any engine is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from frontend_events import STARTED
+
+from sandbox_agent.config import RunConfig
+from sandbox_agent.engine.open import open_session
+from sandbox_agent.errors import PolicyError
+from sandbox_agent.tape import TapeWriter
+from sandbox_agent.workspaces.base import Owner
+from sandbox_agent.workspaces.record import Record
+
+ID = "20260101000000abcdef01"
+
+
+async def test_a_policy_from_the_resumed_folder_is_refused_wherever_the_run_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session works on its own folder, not on the one that the run names or is started in."""
+    worked_on, elsewhere, kept = tmp_path / "project", tmp_path / "elsewhere", tmp_path / "sandbox-agent/sessions" / ID
+    for folder in (worked_on, elsewhere, kept):
+        folder.mkdir(parents=True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    Record.new("copy", worked_on, Owner(1000, 1000), ()).save(kept)
+    tape = TapeWriter(kept / "events.jsonl")
+    tape.append(STARTED)
+    tape.close()
+    planted = worked_on / "policy.yaml"
+    planted.write_text("mode: bypassPermissions\n")
+    config = RunConfig(workspace=elsewhere, model="script:none", policy=str(planted), resume=ID)
+
+    with pytest.raises(PolicyError, match="must not lie in the workspace"):
+        async with open_session(config):
+            pass
