@@ -68,10 +68,15 @@ def session_folder(wanted: str) -> Path:
 
     Raises:
         ConfigError: there is no such session.
-        WorkspaceError: its workspace is gone, and its steps with it.
+        WorkspaceError: its workspace is gone, and its steps with it, or it is a fork that has none yet.
     """
     session_id = find_session(sessions_dir(), wanted)
     folder = sessions_dir() / session_id
+    if not (folder / RECORD_NAME).exists() and fork_origin(folder) is not None:
+        raise WorkspaceError(
+            f"session {session_id} is a fork that did not go on yet, so it has no steps of its own; "
+            f"go on with it (sandbox-agent run --resume {session_id} TASK), or fork what it comes from"
+        )
     if not (folder / RECORD_NAME).exists():
         raise WorkspaceError(
             f"session {session_id} keeps no workspace: all was applied, or it was discarded; its steps went with it"

@@ -161,7 +161,9 @@ def _fault(exc: pydantic.ValidationError, shape: type[BaseModel]) -> str:
         return f"unknown key {key!r}; known are {', '.join(shape.model_fields)}"
     if fault["type"] == "missing":
         return f"{key}: is missing"
-    return f"{key}: {fault['msg'].removeprefix('Input s').removeprefix('hould be ')}"
+    if fault["type"].startswith(("dict_type", "model_type", "dataclass_")):
+        return f"{key}: must be a mapping"
+    return f"{key}: {fault['msg'].removeprefix('Value error, ').replace('Input should be', 'must be')}"
 
 
 def _text(path: Path) -> str:

@@ -113,7 +113,8 @@ class Record:
             disk_bytes = int(raw.get("disk_bytes", 0))
             return cls(raw["mode"], host, owner, raw["token"], tuple(raw["masks"]), **held, disk_bytes=disk_bytes)
         except FileNotFoundError as error:
-            raise WorkspaceError(f"{state_dir}: keeps no workspace; it was applied, discarded or never made") from error
+            why = "all was applied, it was discarded, or nothing ran yet"
+            raise WorkspaceError(f"session {state_dir.name} keeps no workspace: {why}") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise WorkspaceError(f"{path}: cannot be used ({error}); remove the session") from error
 
