@@ -95,6 +95,7 @@ class Wrapper:
     runs_words: bool = True
     optional_positional: bool = False
     complete: bool = False
+    permutes: bool = False
     default: str = ""
     subcommand: tuple[str, ...] = ()
 

@@ -113,6 +113,8 @@ def _wrapper(words: tuple[Word, ...], wrapper: Wrapper, found: Unwrapped) -> Non
         found.guesses.append(rest)
     else:
         found.inner.append(rest)
+    if wrapper.permutes:
+        found.guesses.append(tuple(word for word in rest if not word.text.startswith("-")))
     if wrapper.optional_positional:
         found.guesses.append(rest[1:])
     if not understood:
