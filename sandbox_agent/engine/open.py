@@ -190,8 +190,8 @@ def _begin(
     if past.missing:
         # Written now so that the next resume finds the record whole; the conversation has them already.
         session.tape.append(ToolResultsMessage(content=past.missing))
-    if past.warning:
-        session.emit(Notice(level="warning", text=past.warning))
+    for warning in filter(None, (past.warning, past.moved_to(session.workspace.host))):
+        session.emit(Notice(level="warning", text=warning))
 
 
 def _model_kind(spec: str) -> tuple[str, str]:

@@ -32,7 +32,7 @@ class Past:
     """An earlier session.
 
     `missing` are results that its last turn lacks; `warning` says what was repaired, or None. `last_step` is the last
-    checkpoint that it tells of, -1 if there is none; `drift_told` see `Session`.
+    checkpoint that it tells of, -1 if there is none; `drift_told` see `Session`; `workspace` is what it worked on last.
     """
 
     session_id: str
@@ -41,6 +41,13 @@ class Past:
     warning: str | None
     last_step: int = -1
     drift_told: dict[str, str] = field(default_factory=dict)
+    workspace: str = ""
+
+    def moved_to(self, host: Path) -> str | None:
+        """What to tell a person whose session goes on in another folder than it knows; None where it is the same."""
+        if self.workspace in ("", str(host)):
+            return None
+        return f"the session worked on {self.workspace} before, and goes on in {host}: -w names the folder"
 
 
 def new_session_id() -> str:
@@ -107,7 +114,9 @@ def load_past(sessions: Path, wanted: str, workspace: Path) -> Past:
     repaired = history.repair(history.fold(events))
     warning = _warning(tape, len(missing), repaired.changes)
     told = drifting.told_by(entry.event for entry in tape.entries)
-    return Past(session_id, repaired.messages, missing, warning, last_step(tape.entries), told)
+    started = [entry.event.workspace for entry in tape.entries if isinstance(entry.event, SessionStarted)]
+    worked_on = started[-1] if started else ""
+    return Past(session_id, repaired.messages, missing, warning, last_step(tape.entries), told, worked_on)
 
 
 def conversation_entries(entries: Iterable[Entry]) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""A session that goes on: which folder its policy must not come from. It is refused before any engine is asked."""
+"""A session that goes on: which folder it is about. What is refused is refused before any engine is asked."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from frontend_events import STARTED
 
 from sandbox_agent.config import RunConfig
 from sandbox_agent.engine.open import open_session
+from sandbox_agent.engine.past import load_past
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.workspaces.base import Owner
@@ -37,3 +38,15 @@ async def test_a_policy_from_the_resumed_folder_is_refused_wherever_the_run_is_s
     with pytest.raises(PolicyError, match="must not lie in the workspace"):
         async with open_session(config):
             pass
+
+
+def test_going_on_in_another_folder_is_told(tmp_path: Path) -> None:
+    """The conversation speaks of the old one, which a person who only changed the directory may not have meant."""
+    (tmp_path / ID).mkdir()
+    tape = TapeWriter(tmp_path / ID / "events.jsonl")
+    tape.append(STARTED)
+    tape.close()
+    past = load_past(tmp_path, ID, tmp_path)
+
+    assert past.moved_to(Path(STARTED.workspace)) is None
+    assert f"worked on {STARTED.workspace} before, and goes on in {tmp_path}" in (past.moved_to(tmp_path) or "")
