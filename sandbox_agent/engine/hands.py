@@ -135,8 +135,8 @@ class Hands:
             for _ in paths:
                 given.append(await self._one(batch, limit_bytes, most_bytes))
                 limit_bytes -= given[-1].added_bytes
-        if (await self._channel.receive(ANSWER_S)).letter != wire.END:
-            raise await self._channel.malformed()
+            if (await self._channel.receive(ANSWER_S)).letter != wire.END:
+                raise await self._channel.malformed()
         return given
 
     async def _one(self, batch: Batch, limit_bytes: int, most_bytes: int) -> Given:

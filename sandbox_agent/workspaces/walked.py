@@ -151,7 +151,8 @@ def same_stamp(one: Node, other: Node) -> bool:
 
 def file_node(record: bytes, owner: Owner | None = None) -> Node | None:
     """The state of a file as the hands tell it: a record with an empty path. None where it is none."""
-    return _node(record.split(b" ", FIELDS), b"", _own(owner))
+    node = _node(record.split(b" ", FIELDS), b"", _own(owner))
+    return node if node is not None and node.kind is Kind.FILE else None
 
 
 def _own(owner: Owner | None) -> tuple[bytes, bytes]:
