@@ -26,6 +26,7 @@ from sandbox_agent.tape import TapeWriter
 from sandbox_agent.types import JsonObject
 from sandbox_agent.workspaces.base import ApplyOutcome, Drift, Workspace
 from sandbox_agent.workspaces.opening import reopen
+from sandbox_agent.workspaces.record import give_back_mounts
 from sandbox_agent.workspaces.volume import VolumeWorkspace
 
 
@@ -62,6 +63,7 @@ def open_kept(wanted: str, *, settle: bool = False) -> Iterator[Kept]:
     folder = sessions_dir() / session_id
     lock = SessionLock(folder)
     try:
+        give_back_mounts(folder)  # what a command that was killed has left
         workspace = reopen(folder, view=viewer(session_id))
         if isinstance(workspace, VolumeWorkspace) and workspace.interrupted:
             click.echo("The session was interrupted: a container looks at what it changed.", err=True)

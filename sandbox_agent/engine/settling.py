@@ -12,7 +12,7 @@ from sandbox_agent.engine.discarding import viewer
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.errors import ConfigError, SandboxAgentError
 from sandbox_agent.workspaces.opening import reopen
-from sandbox_agent.workspaces.record import APPLYING_NAME
+from sandbox_agent.workspaces.record import APPLYING_NAME, give_back_mounts
 
 
 async def settle_interrupted() -> tuple[str, ...]:
@@ -31,6 +31,7 @@ def _settle(folder: Path) -> str | None:
     except ConfigError:
         return None  # somebody is at it
     try:
+        give_back_mounts(folder)  # what a command that was killed has left
         outcome = reopen(folder, view=viewer(folder.name)).settle()
     except (SandboxAgentError, OSError) as error:
         how = f"`sandbox-agent sessions rm {folder.name}` gives it up"

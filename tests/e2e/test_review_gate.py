@@ -12,6 +12,8 @@ import pytest
 from program import COMMAND, DONE, WRITE, Program, bash
 from screen import at_terminal
 
+from sandbox_agent.workspaces.disk import mounted
+
 pytestmark = pytest.mark.docker
 
 NUMBERS = "".join(f"{n}\n" for n in range(40))
@@ -109,10 +111,11 @@ def test_what_is_planted_after_the_diff_does_not_come(program: Program) -> None:
     run(program, "mkdir d; echo new > d/new.txt; echo new > b.txt")
     assert "+new" in program.call("diff", "last").stdout
     copy = program.session() / "workspace"
-    (copy / "b.txt").unlink()
-    (copy / "b.txt").symlink_to("/etc/passwd")
-    (copy / "d").rename(copy / "e")
-    (copy / "d").symlink_to("/etc")
+    with mounted(program.session(), copy):  # on a disk of its own, where whoever runs the tests is root
+        (copy / "b.txt").unlink()
+        (copy / "b.txt").symlink_to("/etc/passwd")
+        (copy / "d").rename(copy / "e")
+        (copy / "d").symlink_to("/etc")
     elsewhere = program.folder.parent / "elsewhere"
     elsewhere.mkdir()
     (program.folder / "d").symlink_to(elsewhere)
