@@ -274,16 +274,20 @@ async def _close(session: Session) -> None:
     """Container first, then the record; the copy goes when nothing in it is still wanted."""
     try:
         await session.sandbox.close()
-        session.effects.blind()
-        await anyio.to_thread.run_sync(session.workspace.release)
+        try:
+            session.effects.blind()
+        finally:  # a full disk takes no last entry of the record; the mounts go all the same
+            await anyio.to_thread.run_sync(session.workspace.release)
         if not session.copy_is_wanted:
             await discard(sessions_dir() / session.id)
     finally:
-        if session.model is not None:
-            await session.model.aclose()
-        session.tape.sync()
-        session.tape.close()
-        session.lock.release()
+        try:
+            if session.model is not None:
+                await session.model.aclose()
+            session.tape.sync()
+            session.tape.close()
+        finally:
+            session.lock.release()
 
 
 def _bare(group: BaseExceptionGroup[BaseException]) -> BaseException:
