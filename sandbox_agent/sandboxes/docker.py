@@ -11,6 +11,7 @@ import docker.errors
 
 import sandbox_agent
 from sandbox_agent.errors import SandboxDiedError, SandboxStartError, SandboxUnavailableError
+from sandbox_agent.sandboxes import podman
 from sandbox_agent.sandboxes.apart import Apart
 from sandbox_agent.sandboxes.base import (
     DEFAULT_MAX_OUTPUT_BYTES,
@@ -205,16 +206,14 @@ class DockerSandbox:
     async def _create(self, engine: Engine, image: Image) -> None:
         """Create and start; once more without the limit on descriptors where the engine may not set that."""
         nofile = await anyio.to_thread.run_sync(allowed_nofile, self.endpoint, self.spec.nofile)
-        try:
-            await self._create_once(engine, image, nofile)
-        except docker.errors.APIError as exc:
-            if "rlimit" not in str(exc.explanation):
-                raise SandboxStartError(await why_refused(engine, exc, self.spec.runtime)) from exc
-            await self._remove(engine)
+        for limit in (nofile, None):
             try:
-                await self._create_once(engine, image, None)
-            except docker.errors.APIError as again:
-                raise SandboxStartError(f"the engine does not start the sandbox: {again.explanation}") from again
+                await self._create_once(engine, image, limit)
+                return
+            except docker.errors.APIError as exc:
+                if limit is None or "rlimit" not in str(exc.explanation):
+                    raise SandboxStartError(await why_refused(engine, exc, self.spec.runtime)) from exc
+                await self._remove(engine)
 
     async def _create_once(self, engine: Engine, image: Image, nofile: int | None) -> None:
         labels, toolbox = self._labels(), await toolbox_for(engine, image)
@@ -226,6 +225,8 @@ class DockerSandbox:
             owner, helper = f"{self.spec.uid}:{self.spec.gid}", image if toolbox is None else toolbox.base
             await have_volume(engine, helper.id, self.spec.workspace_source, owner, labels)
         body = create_body(self.spec, image=image, etc=etc, labels=labels, nofile=nofile, volume=self._volume)
+        if engine.podman:
+            podman.adapt(engine, body, self.spec.state_dir)
         if toolbox is not None:
             toolbox.put_in(body)
         # Shielded: a container that is being made when we are cancelled must be known, to be removed.

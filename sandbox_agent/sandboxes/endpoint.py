@@ -78,7 +78,12 @@ def resolve_endpoint(environ: Mapping[str, str]) -> Endpoint:
 
 
 def ping(endpoint: Endpoint, *, within_s: float = PING_S) -> str:
-    """The API version the engine speaks, for example "1.41". Blocks for at most `within_s`.
+    """The API version the engine speaks, for example "1.41". Raises as `greet`."""
+    return greet(endpoint, within_s=within_s).version
+
+
+def greet(endpoint: Endpoint, *, within_s: float = PING_S) -> Greeting:
+    """What the engine says first. Blocks for at most `within_s`.
 
     Raises:
         SandboxUnavailableError: with the one line that says what is wrong and what to do.
@@ -93,7 +98,15 @@ def ping(endpoint: Endpoint, *, within_s: float = PING_S) -> str:
     if " 200 " not in head[0] + " " or not version.replace(".", "").isdigit():
         text = f"{endpoint} answers, but not as a Docker Engine does: {head[0][:80]!r}; check the address"
         raise SandboxUnavailableError(text)
-    return version
+    return Greeting(version, podman="libpod-api-version" in headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """The API version of an engine, and whether it is Podman, which differs in a few things; see `podman`."""
+
+    version: str
+    podman: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ docker-py loses output that comes in one packet with the upgrade's headers (dock
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import aiodocker
@@ -21,7 +21,7 @@ import docker.tls
 import requests.exceptions
 
 from sandbox_agent.errors import SandboxUnavailableError
-from sandbox_agent.sandboxes.endpoint import PING_S, Endpoint, connect, ping
+from sandbox_agent.sandboxes.endpoint import PING_S, Endpoint, connect, greet
 
 T = TypeVar("T")
 
@@ -47,9 +47,10 @@ class Streams:
 class Engine:
     """An engine that answered a ping. Made by `reach`."""
 
-    def __init__(self, endpoint: Endpoint, version: str) -> None:
+    def __init__(self, endpoint: Endpoint, version: str, *, podman: bool = False) -> None:
         self.endpoint = endpoint
         self.version = version
+        self.podman = podman
         tls = endpoint.tls
         self.control = docker.APIClient(
             base_url=endpoint.url.replace("unix://", "http+unix://", 1),
@@ -103,25 +104,31 @@ async def reach(endpoint: Endpoint) -> Engine:
     Raises:
         SandboxUnavailableError: see `endpoint.ping`.
     """
-    version = await anyio.to_thread.run_sync(ping, endpoint)
-    return await anyio.to_thread.run_sync(Engine, endpoint, version)
+    said = await anyio.to_thread.run_sync(greet, endpoint)
+    return await anyio.to_thread.run_sync(partial(Engine, endpoint, said.version, podman=said.podman))
 
 
 def allowed_nofile(endpoint: Endpoint, wanted: int) -> int:
-    """How many descriptors the engine may grant a process: what is wanted, or less if its own hard limit is below.
+    """How many descriptors the engine may grant a process: what is wanted, or less if its own hard limit is below."""
+    hard = own_limit(endpoint, "Max open files")
+    return wanted if hard is None else min(wanted, hard)
+
+
+def own_limit(endpoint: Endpoint, name: str) -> int | None:
+    """A hard limit of the engine's own process, by its name in /proc/PID/limits; None if it is unknown or has none.
 
     The process at the other end of a local socket is the engine itself (or the init that listens for it, whose
     limits say nothing: then the start is refused, and tried again without this limit).
     """
     if not endpoint.url.startswith("unix://"):
-        return wanted
+        return None
     try:
         with connect(endpoint, PING_S) as channel:
             peer = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         pid = struct.unpack("3i", peer)[0]
         with open(f"/proc/{pid}/limits", encoding="ascii") as file:
-            line = next(line for line in file if line.startswith("Max open files"))
+            line = next(line for line in file if line.startswith(name))
     except (OSError, StopIteration):
-        return wanted
-    hard = line.split()[-2]
-    return wanted if os.path.basename(hard) == "unlimited" else min(wanted, int(hard))
+        return None
+    hard = line.removeprefix(name).split()[1]
+    return None if hard == "unlimited" else int(hard)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sandbox_agent.cli.host_checks import check_planted
 from sandbox_agent.cli.isolation import check_exposure, check_runtime, level, old_runc
+from sandbox_agent.errors import SandboxStartError
 from sandbox_agent.policy.policy import SandboxSettings
 from sandbox_agent.sandboxes.endpoint import Endpoint
+from sandbox_agent.sandboxes.engine import Engine
 from sandbox_agent.sandboxes.facts import EngineFacts, facts_from
 from sandbox_agent.sandboxes.inspection import deviations_in
+from sandbox_agent.sandboxes.podman import adapt
 
 INFO: dict[str, Any] = {
     "ServerVersion": "28.0.0",
@@ -166,3 +170,37 @@ def test_a_mount_that_must_never_be_is_named(source: str) -> None:
     changed = {**GOOD, "Mounts": [{"Type": "bind", "Source": source, "Destination": "/x"}]}
 
     assert len(deviations_in(changed)) == 1
+
+
+def test_a_create_body_is_put_in_podmans_terms(tmp_path: Path) -> None:
+    """The filter goes into a file, masks into an option, and tmpfs loses what it does not know."""
+    engine = Engine(Endpoint("tcp://127.0.0.1:1", "test"), "1.41", podman=True)
+    host: dict[str, Any] = {
+        "SecurityOpt": ["no-new-privileges:true", "seccomp={}"],
+        "MaskedPaths": ["/proc/keys", "/sys/devices/pci0000:00", "/sys/kernel"],
+        "Tmpfs": {"/tmp": "rw,size=1,nr_inodes=5,mode=1777", "/home/agent": "rw,uid=7,gid=7,mode=700"},
+        "Ulimits": [],
+    }
+    body = {"Env": ["HOME=/home/agent", "LANG=C.UTF-8"], "HostConfig": host}
+    adapt(engine, body, str(tmp_path))
+    engine.close()
+
+    assert host["SecurityOpt"] == [
+        "no-new-privileges",
+        f"seccomp={tmp_path}/etc/seccomp.json",
+        "mask=/proc/keys:/sys/kernel",
+    ]
+    assert (tmp_path / "etc" / "seccomp.json").read_text() == "{}"
+    assert host["Tmpfs"] == {
+        "/tmp": "rw,size=1,mode=1777",
+        "/home/agent": "rw,mode=700",
+    }
+    assert body["Env"] == ["HOME=/tmp", "LANG=C.UTF-8"]
+
+
+def test_podman_that_sees_none_of_our_files_gets_no_sandbox_without_a_filter() -> None:
+    """It is refused, in one line."""
+    engine = Engine(Endpoint("tcp://127.0.0.1:1", "test"), "1.41", podman=True)
+    with pytest.raises(SandboxStartError, match="filter of system calls"):
+        adapt(engine, {"HostConfig": {}}, None)
+    engine.close()
