@@ -173,7 +173,7 @@ class SandboxSection(_Section):
     home_files: int = Field(default=100_000, ge=100, le=100_000_000)
     """Files and folders in the home folder."""
     shm: Size = parse_size("64MiB")
-    """Size of /dev/shm, shared memory; it is memory."""
+    """Size of /dev/shm, shared memory; it is memory, and never more than a sixteenth of that."""
     masks: list[str] = list(DEFAULT_MASKS)
     """Files of the workspace that read as empty, gitignore syntax."""
 

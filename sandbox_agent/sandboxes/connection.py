@@ -48,7 +48,14 @@ class Channel(Protocol):
 
 
 class RunnerGoneError(Exception):
-    """The runner ended, was killed, or sent what no runner sends; the text says which."""
+    """The runner ended, was killed, or sent what no runner sends; the text says which.
+
+    `out_of_memory` is whether it went when the memory limit was reached.
+    """
+
+    def __init__(self, text: str | None, *, out_of_memory: bool = False) -> None:
+        super().__init__(text)
+        self.out_of_memory = out_of_memory
 
 
 class Connection:
@@ -68,6 +75,7 @@ class Connection:
         self._pings = 0
         self.version: str | None = None
         self.gone: str | None = None
+        self.out_of_memory = False
 
     async def start(self, source: bytes) -> None:
         """Send the program and wait until it speaks.

@@ -11,16 +11,32 @@ import anyio
 import docker.errors
 
 from sandbox_agent.errors import SandboxDiedError, SandboxUnavailableError
+from sandbox_agent.sandboxes.base import MIB
 from sandbox_agent.sandboxes.engine import Engine, Streams
 from sandbox_agent.sandboxes.exec_stream import ExecStream, open_exec
+from sandbox_agent.sandboxes.runners import Cleared
+from sandbox_agent.sandboxes.spec import MAIN_UID
 
 CLEAR_S = 10.0
 """For one way of clearing, before the next stronger one is tried."""
 
 CLEAR_ATTEMPTS = 2
 SPARE_PIDS = 64
-_CLEAR = """
+SPARE_MEMORY_BYTES = 64 * MIB
+_MOST_DIGITS, _MOST_SAID_BYTES = 12, 1024
+_KILLED = 137
+_NO_EXEC = (aiodocker.exceptions.DockerError, aiohttp.ClientError, OSError)
+_OOM_KILLS = """
 exec 2>/dev/null
+for file in /sys/fs/cgroup/memory/memory.oom_control /sys/fs/cgroup/memory.events; do
+    while read -r name count; do [ "$name" != oom_kill ] || echo "$count"; done < "$file"
+done
+"""
+"""Prints how many processes the memory limit has killed since the container started, where the kernel tells."""
+
+_CLEAR = (
+    _OOM_KILLS
+    + """
 round=0
 while [ $round -lt 2000 ]; do
     kill -9 -1
@@ -34,6 +50,7 @@ while [ $round -lt 2000 ]; do
 done
 exit 1
 """
+)
 """Builtins only: with the process limit reached nothing can be started. `kill -1` spares the shell that says it, and
 its own success says nothing (it also counts those it may not kill); `kill -0` tells whom of our uid it left."""
 
@@ -49,6 +66,8 @@ class RunningContainer:
         self._handle = streams.client.containers.container(container_id)
         self.cleared = 0
         self.restarted = 0
+        self._memory_bytes: int | None = None
+        self._oom_kills: int | None = None
 
     async def open_program(self, argv: Sequence[str], *, stdin: bool = True, **options: Any) -> ExecStream:
         """Start a program at the tools' uid.
@@ -59,7 +78,7 @@ class RunningContainer:
         """
         try:
             return await open_exec(self._handle, argv, user=self.user, stdin=stdin, **options)
-        except (aiodocker.exceptions.DockerError, aiohttp.ClientError, OSError) as exc:
+        except _NO_EXEC as exc:
             await self.raise_if_dead()
             raise SandboxUnavailableError(f"the engine does not start {argv[0]} in the sandbox: {exc}") from exc
 
@@ -77,9 +96,9 @@ class RunningContainer:
             text = f"the sandbox's container is dead: {reason} (exit code {code})"
             raise SandboxDiedError(text, container_exit_code=code, oom_killed=oom)
 
-    async def clear(self) -> None:
-        """Kill every process of the tools' uid: by a kill inside; with room under the process limit, which a fork
-        bomb has used up; and at last by killing and starting the container.
+    async def clear(self) -> Cleared:
+        """Kill every process of the tools' uid: by a kill inside; with room under the limits of processes and memory,
+        which a bomb has used up; and at last by killing and starting the container.
 
         Raises:
             SandboxDiedError: the container ended meanwhile.
@@ -87,14 +106,17 @@ class RunningContainer:
         self.cleared += 1
         for _ in range(CLEAR_ATTEMPTS):
             if await self._kill_all():
-                return
-        await self._limit_pids(self._pids + SPARE_PIDS)
+                return Cleared(self._oom_kills)
+        memory_bytes = await self._memory_limit()
+        await self._limit(self._pids + SPARE_PIDS, memory_bytes and memory_bytes + SPARE_MEMORY_BYTES)
         try:
             if await self._kill_all():
-                return
+                return Cleared(self._oom_kills)
+            found = await self._why_not()
         finally:
-            await self._limit_pids(self._pids)
-        await self._restart()
+            await self._limit(self._pids, memory_bytes)
+        await self.restart()
+        return found
 
     async def _kill_all(self) -> bool:
         """True when no process of the uid is left."""
@@ -104,21 +126,66 @@ class RunningContainer:
             except SandboxUnavailableError:
                 return False
             try:
-                await stream.receive()
+                await self._note_oom_kills(stream)
                 return await stream.exit_code() == 0
             finally:
                 await stream.aclose()
         return False
 
-    async def _limit_pids(self, number: int) -> None:
+    async def _memory_limit(self) -> int:
+        """In bytes, 0 for none; as it was when it was first asked for, so that no wider one can stay."""
+        if self._memory_bytes is None:
+            try:
+                about = await self.engine.ask(self.engine.control.inspect_container, self.id)
+            except docker.errors.APIError:
+                await self.raise_if_dead()
+                raise
+            self._memory_bytes = int(about["HostConfig"]["Memory"])
+        return self._memory_bytes
+
+    async def _why_not(self) -> Cleared:
+        """Whether memory is used up. A shell that the tools cannot kill is killed then, too, or does not even start, of
+        which the runtime says "possibly OOM-killed"; else it reads the kernel's count.
+        """
+        with anyio.move_on_after(CLEAR_S):
+            try:
+                stream = await open_exec(self._handle, ["sh", "-c", _OOM_KILLS], user=str(MAIN_UID), stdin=False)
+            except _NO_EXEC:
+                return Cleared()
+            try:
+                said = await self._note_oom_kills(stream)
+                full = await stream.exit_code() == _KILLED or b"OOM-killed" in said
+                return Cleared(self._oom_kills, memory_was_full=full)
+            finally:
+                await stream.aclose()
+        return Cleared()
+
+    async def _note_oom_kills(self, stream: ExecStream) -> bytes:
+        """From what a script of ours prints, all of which is returned; hostile, where it runs at the tools' uid."""
+        said = b""
+        while data := await stream.receive():
+            said = (said + data)[:_MOST_SAID_BYTES]
+        if said.strip().isdigit() and len(said) <= _MOST_DIGITS:
+            self._oom_kills = int(said)
+        return said
+
+    async def _limit(self, pids: int, memory_bytes: int) -> None:
         control = self.engine.control
         url = f"{control.base_url}/v{self.engine.version}/containers/{self.id}/update"
-        answer = await self.engine.ask(control.post, url, json={"PidsLimit": number}, timeout=CLEAR_S)
+        limits = {"PidsLimit": pids, "Memory": memory_bytes, "MemorySwap": memory_bytes}
+        answer = await self.engine.ask(control.post, url, json=limits, timeout=CLEAR_S)
         if answer.status_code != 200:
             await self.raise_if_dead()
 
-    async def _restart(self) -> None:
+    async def restart(self) -> None:
+        """Kill the container and start it again; /tmp and the home folder are empty afterwards.
+
+        Raises:
+            SandboxDiedError: it did not come up again.
+            SandboxUnavailableError: the engine refuses.
+        """
         self.restarted += 1
+        self._oom_kills = None
         control = self.engine.control
         try:
             await self.engine.ask(control.kill, self.id)

@@ -187,7 +187,7 @@ def _host_config(spec: SandboxSpec, nofile: int | None) -> dict[str, Any]:
         "NetworkMode": spec.network,
         "IpcMode": "private",
         "CgroupnsMode": "private",
-        "ShmSize": spec.shm_bytes,
+        "ShmSize": min(spec.shm_bytes, spec.memory_bytes // 16),
         "Tmpfs": _tmpfs(spec),
         "PidsLimit": spec.pids,
         "Memory": spec.memory_bytes,
@@ -227,7 +227,7 @@ def _tmpfs(spec: SandboxSpec) -> dict[str, str]:
         HOME: f"{common},exec,size={home},nr_inodes={spec.home_files},{owner},mode=700",
     }
     for path, size in SMALL_TMPFS.items():
-        mounts[path] = f"{common},noexec,size={size},nr_inodes=5000"
+        mounts[path] = f"{common},noexec,size={min(size, spec.memory_bytes // 32)},nr_inodes=5000"
     if spec.egress_env:
         mounts[FORWARDER_FOLDER] = f"{common},noexec,size=8m,nr_inodes=16,uid={MAIN_UID},gid={MAIN_UID},mode=755"
     return mounts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sandbox_agent.sandboxes.arguments import MAX_COMMAND_BYTES, check_command, check_path, check_stdin, encoded
 from sandbox_agent.sandboxes.base import (
@@ -91,10 +92,13 @@ class Resident:
                 await self._feed(connection, number, stdin)
                 await connection.wait(number)
         except RunnerGoneError as exc:
-            return failed(KILLED, _killed_text(exc), merge_stderr, max_output_bytes)
+            told = failed(KILLED, _killed_text(exc), merge_stderr, max_output_bytes)
+            return replace(told, oom_killed=exc.out_of_memory)
         if call.failure is not None:
             return _failed_exec(call.failure, cwd, merge_stderr, max_output_bytes)
-        return _exec_result(call, spill_path)
+        result = _exec_result(call, spill_path)
+        self._runners.oom_told |= result.oom_killed
+        return result
 
     async def open(
         self, argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
@@ -198,7 +202,8 @@ def _program(op: str, argv: Sequence[str], cwd: str | None, env: Mapping[str, st
 
 
 def _killed_text(exc: RunnerGoneError) -> str:
-    return f"{RUNNER_KILLED} {exc}. {RUNNER_KILLED_END}"
+    why = " when the container's memory limit was reached" if exc.out_of_memory else ""
+    return f"{RUNNER_KILLED} {exc}{why}. {RUNNER_KILLED_END}"
 
 
 def _failed_exec(failure: Failure, cwd: str | None, merge_stderr: bool, max_output_bytes: int) -> ExecResult:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import anyio
 
-from sandbox_agent.errors import SandboxDiedError
+from sandbox_agent.errors import SandboxDiedError, SandboxUnavailableError
 from sandbox_agent.sandboxes.calls import Call, ResolveCall
 from sandbox_agent.sandboxes.connection import Channel, Connection, RunnerGoneError
 from sandbox_agent.sandboxes.program import INTERPRETERS, command, source
@@ -21,8 +22,18 @@ CallT = TypeVar("CallT", bound=Call)
 
 START_ATTEMPTS = 3
 END_ALL_S = 5.0
+RESTARTED = "could not be started, so the container was started again, and /tmp and the home folder are empty now"
 KILLED = 137
 """Exit code of what ended with the runner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """What a clearing found: how many processes the memory limit has killed since the container started, None if that
+    is not known; and whether memory was used up before it began."""
+
+    oom_kills: int | None = None
+    memory_was_full: bool = False
 
 
 class Container(Protocol):
@@ -32,8 +43,12 @@ class Container(Protocol):
         """Start a program at the tools' uid, stdin and stdout attached. Raises SandboxDiedError."""
         ...
 
-    async def clear(self) -> None:
+    async def clear(self) -> Cleared:
         """Kill every process of the tools' uid, by any means. Raises SandboxDiedError."""
+        ...
+
+    async def restart(self) -> None:
+        """Start the container again, with nothing in it that lay in memory. Raises SandboxDiedError."""
         ...
 
     async def raise_if_dead(self) -> None:
@@ -56,6 +71,9 @@ class Runners:
         self._closed = False
         self._death: SandboxDiedError | None = None
         self.restarts = 0
+        self.oom_told = False
+        """Whether a call has reported a kill by the memory limit since the last clearing, so that it is known."""
+        self._oom_kills = 0
 
     async def connect(self) -> str:
         """Start the first runner; returns a line about it.
@@ -97,15 +115,15 @@ class Runners:
                     await connection.drop(number)
             if scope.cancelled_caught:
                 raise RunnerGoneError(connection.gone)
-        except RunnerGoneError:
+        except RunnerGoneError as exc:
             await self.recover(connection)
-            raise
+            raise RunnerGoneError(connection.gone, out_of_memory=connection.out_of_memory) from exc
 
     async def living(self) -> Connection:
         """The runner that lives, a new one if the last has died.
 
         Raises:
-            RunnerGoneError: a new one was killed as soon as it started, several times.
+            RunnerGoneError: a new one did not start, several times; after the container was started again one did.
             SandboxDiedError: the container has ended.
         """
         if self._connection is not None and self._connection.gone is None:
@@ -116,17 +134,22 @@ class Runners:
             if self._connection is not None and self._connection.gone is None:
                 return self._connection
             self._raise_if_over()
-            self._connection = await self._restarted()
             self.restarts += 1
-            return self._connection
+            for _ in range(START_ATTEMPTS):
+                try:
+                    self._connection = await self._started(self._interpreter)
+                except (RunnerGoneError, SandboxUnavailableError):
+                    await self._clear()
+                else:
+                    return self._connection
+            await self._start_anew()
+            raise RunnerGoneError(RESTARTED)
 
-    async def _restarted(self) -> Connection:
-        for _ in range(START_ATTEMPTS - 1):
-            try:
-                return await self._started(self._interpreter)
-            except RunnerGoneError:
-                await self._clear()
-        return await self._started(self._interpreter)
+    async def _start_anew(self) -> None:
+        """No process is in the way of a runner: files in /tmp may have used all memory up. Not silent, for they go."""
+        await self._container.restart()
+        self._oom_kills, self.oom_told = 0, False
+        self._connection = await self._started(self._interpreter)
 
     async def _started(self, interpreter: str) -> Connection:
         connection = Connection(await self._container.open_program(command(interpreter)))
@@ -166,16 +189,21 @@ class Runners:
                 self._raise_if_over()
                 if self._connection is connection:
                     await connection.aclose()
-                    await self._clear()
+                    connection.out_of_memory = await self._clear()
                     self._connection = None
 
-    async def _clear(self) -> None:
+    async def _clear(self) -> bool:
+        """True when the memory limit killed something that no call has told of."""
         try:
             await self._container.raise_if_dead()
-            await self._container.clear()
+            found = await self._container.clear()
         except SandboxDiedError as exc:
             self._death = exc
             raise
+        kills = found.oom_kills or 0
+        news = found.memory_was_full or (kills > self._oom_kills and not self.oom_told)
+        self._oom_kills, self.oom_told = kills, False
+        return news
 
     def _raise_if_over(self) -> None:
         if self._death is not None:

@@ -40,7 +40,7 @@ class SandboxSpec:
         cpus, pids: limits of the whole container.
         tmp_bytes, home_bytes: size of /tmp and of the home folder, both in memory: at most a half and a quarter of it.
         tmp_files, home_files: how many files and folders they hold.
-        shm_bytes: size of /dev/shm.
+        shm_bytes: size of /dev/shm, at most a sixteenth of the memory.
         nofile: descriptors of one process.
         fsize_bytes: the largest file a process may write.
         runtime: None is the engine's default.

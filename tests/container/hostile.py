@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import docker.errors
 from sandbox_rig import Rig
 
 from sandbox_agent.sandboxes.base import ExecResult, FileContent, PathInfo, SandboxInfo, Stream
@@ -33,7 +35,8 @@ async def hostility(rig: Rig) -> AsyncIterator[None]:
 
     async def haunt() -> None:
         for turn in itertools.count():
-            await rig.outside(["python3", "-c", PROGRAM, BREACH, str(turn)])
+            with contextlib.suppress(docker.errors.APIError):  # the container is just being started again
+                await rig.outside(["python3", "-c", PROGRAM, BREACH, str(turn)])
 
     async with anyio.create_task_group() as group:
         group.start_soon(haunt)
@@ -60,6 +63,9 @@ class Watched:
         if result.exit_code == 137 and not result.timed_out and SUICIDE not in argv[-1]:
             raise RunnerWasHitError
         return result
+
+    async def exec_apart(self, argv: Sequence[str], **options: Any) -> ExecResult:
+        return await self._sandbox.exec_apart(argv, **options)
 
     async def open(
         self, argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None

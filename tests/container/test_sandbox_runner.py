@@ -229,6 +229,40 @@ async def test_a_bomb_that_fills_the_process_limit_is_cleared(tmp_path: Path) ->
         assert inspected["State"]["StartedAt"] == before["State"]["StartedAt"]
 
 
+MANY_SMALL = """
+for i in $(seq 120); do bash -c 'x=$(printf %2000000s); sleep 20; echo ${#x}' & done
+sleep 20
+"""
+"""None of them is as large as the runner, so it is the first that the kernel takes."""
+
+FILL = """
+for place in /tmp ~ /var/tmp /dev/shm; do head -c 300M /dev/zero > $place/fill; stat -c %s $place/fill; done 2>/dev/null
+"""
+
+
+async def test_memory_that_many_small_processes_use_up_is_named(tmp_path: Path) -> None:
+    """Also where it is the runner that the kernel ends; the next call works, under the same limits."""
+    async with rig(tmp_path, memory_bytes=96 * MIB) as box:
+        bomb = await box.sandbox.exec(["bash", "-c", MANY_SMALL], timeout_s=60)
+        with anyio.fail_after(5):
+            after = await box.sandbox.exec(["bash", "-c", "echo after; ps -u $(id -u) -o comm= | grep -c bash"])
+        inspected = await box.inspect()
+
+    assert (bomb.exit_code, bomb.oom_killed) == (137, True)
+    assert (after.stdout, after.oom_killed) == (b"after\n1\n", False)
+    assert inspected["HostConfig"]["Memory"] == inspected["HostConfig"]["MemorySwap"] == 96 * MIB
+
+
+async def test_full_temporary_places_leave_memory_to_go_on_with(tmp_path: Path) -> None:
+    """Together they are smaller than the memory: who fills them gets an error, and nothing is killed."""
+    async with rig(tmp_path, memory_bytes=256 * MIB) as box:
+        filled = await box.sandbox.exec(["bash", "-c", FILL])
+        after = await box.sandbox.exec(["python3", "-c", "print(len(b'x' * 2_000_000))"])
+
+    assert filled.stdout.split() == [str(size * MIB).encode() for size in (128, 64, 8, 16)]
+    assert (after.stdout, filled.oom_killed, after.oom_killed) == (b"2000000\n", False, False)
+
+
 async def runner_restarts(box: Rig) -> str:
     """Changes when the runner was restarted."""
     result = await box.sandbox.exec(["bash", "-c", "ps -o ppid= -p $PPID"])

@@ -14,7 +14,7 @@ from sandbox_agent.sandboxes.frames import RunnerKilledError
 from sandbox_agent.sandboxes.program import INTERPRETERS
 from sandbox_agent.sandboxes.resident import RUNNER_KILLED, Resident
 from sandbox_agent.sandboxes.runner import wire
-from sandbox_agent.sandboxes.runners import NoRunnerError, Runners
+from sandbox_agent.sandboxes.runners import Cleared, NoRunnerError, Runners
 
 HELLO = wire.frame(wire.HELLO, 0, b"3.11.2")
 
@@ -41,9 +41,9 @@ class NotedContainer:
         self.channels.append(channel)
         return channel
 
-    async def clear(self) -> int | None:
+    async def clear(self) -> Cleared:
         self.log.append("clear")
-        return self.oom_kills
+        return Cleared(self.oom_kills)
 
     async def restart(self) -> None:
         self.log.append("restart")
@@ -136,8 +136,8 @@ async def test_a_call_that_is_not_reported_in_time_costs_the_runner() -> None:
     assert container.log == ["clear"]
 
 
-async def test_a_runner_that_is_killed_at_every_start_is_an_error_of_the_call() -> None:
-    """Three attempts, cleared between them; the call after that tries again."""
+async def test_a_runner_that_cannot_be_started_costs_what_lies_in_memory() -> None:
+    """Three attempts, cleared between them; then the container is started again, and the call is told of it."""
     container = NotedContainer(True, False, False, False)
     sandbox = await resident(container)
     container.channels[0].hang_up()
@@ -152,8 +152,52 @@ async def test_a_runner_that_is_killed_at_every_start_is_an_error_of_the_call() 
         answer(container.channels[-1], 1)
 
     start = "start /usr/lib/sandbox-agent/python3"
-    assert container.log == ["clear", start, "clear", start, "clear", start, start]
+    assert container.log == ["clear", start, "clear", start, "clear", start, "clear", "restart", start]
     assert [result.exit_code for result in results] == [137, 137, 0]
+    assert b"the container was started again, and /tmp and the home folder are empty now" in results[1].stderr
+
+
+async def test_a_runner_that_does_not_start_in_a_new_container_either_is_an_error() -> None:
+    """The call after that tries again."""
+    container = NotedContainer(True, False, False, False, False, True)
+    sandbox = await resident(container)
+    container.channels[0].hang_up()
+    results = [await sandbox.exec(["echo"]), await sandbox.exec(["echo"])]
+    async with anyio.create_task_group() as group:
+
+        async def third() -> None:
+            results.append(await sandbox.exec(["echo"]))
+
+        group.start_soon(third)
+        await anyio.wait_all_tasks_blocked()
+        answer(container.channels[-1], 1)
+
+    assert [result.exit_code for result in results] == [137, 137, 0]
+
+
+async def test_a_runner_that_the_memory_limit_ended_is_told_as_such() -> None:
+    """Once for each kill; one that a call has reported itself explains nothing that comes later."""
+    container = NotedContainer()
+    sandbox = await resident(container)
+    told = []
+    for kills, reported in ((2, False), (2, False), (3, True)):
+        container.oom_kills = kills
+        async with anyio.create_task_group() as group:
+
+            async def call() -> None:
+                told.append((await sandbox.exec(["echo"])).oom_killed)
+
+            if reported:
+                group.start_soon(call)
+                await anyio.wait_all_tasks_blocked()
+                body = wire.RESULT_BODY.pack(1, wire.OOM_KILLED, 0, 0, 0.1, 0, 0, 0.0, 0)
+                container.channels[-1].say(wire.frame(wire.RESULT, 1, body))
+                await anyio.wait_all_tasks_blocked()
+            group.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            container.channels[-1].hang_up()
+
+    assert told == [True, False, True, False]
 
 
 async def test_a_dead_container_is_told_to_every_call_from_then_on() -> None:
