@@ -1,7 +1,8 @@
 """Finds any of many texts in a long one, at the cost of a look at every fourth character.
 
 Wherever a text of eight characters or more stands, a group of four of it stands at a place that four divides. So only
-these groups are looked up, as numbers, and what could stand there is compared. 10 MB take about a second of CPU, at the worst.
+these groups are looked up, as numbers, and what could stand there is compared. 10 MB take about a second of CPU, at
+the worst.
 """
 
 from __future__ import annotations

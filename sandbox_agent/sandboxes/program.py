@@ -13,7 +13,7 @@ _MODULES = ("wire", "kept", "processes", "spawn", "capture", "link", "supervisor
 """In the order of their imports: each is put where the next one's import finds it."""
 
 TOOLBOX = "/.agent-tools"
-"""Where images that are not ours have the toolbox, see `toolbox`; short, for it is written over other names in programs."""
+"""Where images that are not ours have the toolbox, see `toolbox`. Short: it is written over other names in programs."""
 
 INTERPRETERS = ("/usr/lib/sandbox-agent/python3", f"{TOOLBOX}/bin/python3", "python3")
 """The unreadable one in our images (no process of the same uid can look into it) or in the toolbox, else the image's
