@@ -23,6 +23,8 @@ CLEAR_S = 10.0
 CLEAR_ATTEMPTS = 2
 SPARE_PIDS = 64
 SPARE_MEMORY_BYTES = 64 * MIB
+NARROW_ATTEMPTS = 20
+NARROW_WAIT_S = 0.1
 _MOST_DIGITS, _MOST_SAID_BYTES = 12, 1024
 _KILLED = 137
 _NO_EXEC = (aiodocker.exceptions.DockerError, aiohttp.ClientError, OSError)
@@ -109,14 +111,29 @@ class RunningContainer:
                 return Cleared(self._oom_kills)
         memory_bytes = await self._memory_limit()
         await self._limit(self._pids + SPARE_PIDS, memory_bytes and memory_bytes + SPARE_MEMORY_BYTES)
+        found = None
         try:
-            if await self._kill_all():
-                return Cleared(self._oom_kills)
-            found = await self._why_not()
+            if not await self._kill_all():
+                found = await self._why_not()
         finally:
-            await self._limit(self._pids, memory_bytes)
+            with anyio.CancelScope(shield=True):  # whoever gives up waiting must not leave the wider limits behind
+                narrowed = await self._narrow(memory_bytes)
+        if found is None and narrowed:
+            return Cleared(self._oom_kills)
         await self.restart()
-        return found
+        if not narrowed and not await self._narrow(memory_bytes):
+            raise SandboxDiedError("the container's limits could not be set back after it was cleared")
+        return found or Cleared(self._oom_kills)
+
+    async def _narrow(self, memory_bytes: int) -> bool:
+        """Set the limits back; False if the engine never takes them. The kernel refuses a limit below what is in use,
+        and what was just killed gives its memory back a moment later.
+        """
+        for _ in range(NARROW_ATTEMPTS):
+            if await self._limit(self._pids, memory_bytes):
+                return True
+            await anyio.sleep(NARROW_WAIT_S)
+        return False
 
     async def _kill_all(self) -> bool:
         """True when no process of the uid is left."""
@@ -169,13 +186,14 @@ class RunningContainer:
             self._oom_kills = int(said)
         return said
 
-    async def _limit(self, pids: int, memory_bytes: int) -> None:
+    async def _limit(self, pids: int, memory_bytes: int) -> bool:
         control = self.engine.control
         url = f"{control.base_url}/v{self.engine.version}/containers/{self.id}/update"
         limits = {"PidsLimit": pids, "Memory": memory_bytes, "MemorySwap": memory_bytes}
         answer = await self.engine.ask(control.post, url, json=limits, timeout=CLEAR_S)
         if answer.status_code != 200:
             await self.raise_if_dead()
+        return bool(answer.status_code == 200)
 
     async def restart(self) -> None:
         """Kill the container and start it again; /tmp and the home folder are empty afterwards.
