@@ -18,6 +18,7 @@ class Ratio(NamedTuple):
 
 
 RATIOS = (
+    Ratio("session start, to a bare `docker run`", ("start", "ours"), ("start", "docker"), 1.5),
     Ratio("one command, to a host subprocess", ("command", "ours"), ("command", "host"), 2.0),
     Ratio("ten reads at once, to one read", ("read10", "ours"), ("read1", "ours"), 5.0),
     Ratio("ten reads at once, to SWE-ReX's", ("read10", "ours"), ("read10", "swerex"), 0.25),
