@@ -113,14 +113,17 @@ rules:
   allow:
     - {rule: "Bash(ls:*)", id: list, reason: it lists, matches: [ls -l], not_matches: [lsof]}
 sandbox: {image: img, runtime: runsc, network: none, allow_hosts: [], memory: 1.5GiB, cpus: 0.5, pids: 64,
-          disk: 500MB, masks: [x]}
+          disk: 500MB, masks: [x], seccomp: debug, nofile: 99, fsize: 1GiB, tmp: 64MiB, tmp_files: 300, home: 32MiB,
+          home_files: 200, shm: 16MiB}
 limits: {turns: null, wall_s: 60, tokens: null, cost_usd: null, subagents: {}}
 mcp: {servers: {}}
 hooks: {}
 """
     loaded = parse_policy(text, "p.yaml")
     assert (loaded.name, loaded.mode, loaded.location) == ("mine", Mode.PLAN, "p.yaml")
-    assert loaded.sandbox == SandboxSettings("img", "runsc", "none", 3 * 512 * 1024**2, 0.5, 64, 500_000_000, ("x",))
+    mib = 1024**2
+    box = ("img", "runsc", "none", 1536 * mib, 0.5, 64, 500_000_000, ("x",), "debug", 99, 1024 * mib)
+    assert loaded.sandbox == SandboxSettings(*box, 64 * mib, 300, 32 * mib, 200, 16 * mib)
     assert loaded.limits == Limits(turns=None, wall_s=60)
     assert [(rule.label, rule.reason, rule.location) for rule in loaded.rules.allow] == [
         ("list", "it lists", "p.yaml:10")

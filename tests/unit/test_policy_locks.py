@@ -11,6 +11,7 @@ from policy_desk import bash
 
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.policy.load import Places, check_policy
+from sandbox_agent.policy.policy import SandboxSettings
 from sandbox_agent.types import Limits, Mode, Verdict
 
 
@@ -53,6 +54,10 @@ limits: {turns: 10, wall_s: null}
         ("sandbox: {image: other}\n", "n.yaml:1: sandbox.image other is looser than img, which etc/policy.yaml:2"),
         ("sandbox:\n  runtime: x\n", "n.yaml:2: sandbox.runtime x is looser than runc, which etc/policy.yaml:2 locks"),
         (
+            "sandbox:\n  seccomp: debug\n",
+            "n.yaml:2: sandbox.seccomp debug is looser than default, which etc/policy.yaml:2",
+        ),
+        (
             "hooks: {stop: [{id: h, command: x}]}\n",
             "n.yaml:1: the hook h may not be added: etc/policy.yaml:2 locks hooks",
         ),
@@ -94,6 +99,17 @@ def test_what_is_locked_may_be_tightened_and_sizes_are_capped(desk: LayersDesk) 
         "n.yaml:2: sandbox.memory 8GiB counts as 1GiB: etc/policy.yaml:2 locks it",
         "--max-turns: limits.turns 99 counts as 10: etc/policy.yaml:2 locks it",
     ]
+
+
+def test_every_limit_of_the_container_is_capped_and_the_stricter_profile_is_no_loosening(desk: LayersDesk) -> None:
+    """A lock of the whole section holds for what lies in memory, for files and for descriptors, too."""
+    desk.file("etc/policy.yaml", "lock: sandbox\nsandbox: {seccomp: debug, nofile: 100, tmp: 32MiB, tmp_files: 200}\n")
+    wide = "{seccomp: default, nofile: 9999, fsize: 8GiB, tmp: 2GiB, tmp_files: 999999, home: 2GiB, shm: 2GiB}"
+    box = desk.run(desk.file("n.yaml", f"sandbox: {wide}\n")).sandbox
+    usual = SandboxSettings()
+
+    assert (box.seccomp, box.nofile, box.tmp_bytes, box.tmp_files) == ("default", 100, 32 * 1024**2, 200)
+    assert (box.fsize_bytes, box.home_bytes, box.shm_bytes) == (usual.fsize_bytes, usual.home_bytes, usual.shm_bytes)
 
 
 def test_shipped_and_saved_rules_do_not_count_where_allow_is_locked(desk: LayersDesk) -> None:
