@@ -63,6 +63,7 @@ class DockerSandbox:
         self._reaped = ""
         self._closed = False
         self._closing = anyio.Lock()
+        self._making = anyio.Lock()
 
     async def start(self) -> SandboxInfo:
         """See `Sandbox.start`. What a dead owner left on the engine is removed at the same time."""
@@ -114,10 +115,12 @@ class DockerSandbox:
                         await programs.aclose()
                 if self._streams is not None:
                     await self._streams.aclose()
-                if self._engine is not None:
-                    await self._remove(self._engine)
-                    self._engine.close()
-                    self._engine = None
+                # Whoever closes need not be who starts: a container that is just being made is waited for, and goes.
+                async with self._making:
+                    if self._engine is not None:
+                        await self._remove(self._engine)
+                        self._engine.close()
+                        self._engine = None
 
     async def exec(
         self,
@@ -231,8 +234,13 @@ class DockerSandbox:
             toolbox.put_in(body)
         # Shielded: a container that is being made when we are cancelled must be known, to be removed.
         with anyio.CancelScope(shield=True):
-            answer: dict[str, Any] = await engine.ask(engine.control.create_container_from_config, body, self._name())
-            self._container_id = made = str(answer["Id"])
+            async with self._making:
+                if self._closed:
+                    raise SandboxStartError("the sandbox was closed before it had started")
+                answer: dict[str, Any] = await engine.ask(
+                    engine.control.create_container_from_config, body, self._name()
+                )
+                self._container_id = made = str(answer["Id"])
         if toolbox is not None:
             await toolbox.make_sure(engine, made)
         await engine.ask(engine.control.start, self._container_id)
