@@ -81,7 +81,8 @@ def test_no_file_has_a_set_uid_or_set_gid_bit(base: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "program", ["bash", "cat", "timeout", "ps", "pkill", "git", "rg", "python3", "find", "xargs", "patch", "diff"]
+    "program",
+    ["bash", "cat", "timeout", "ps", "pkill", "git", "rg", "python3", "find", "xargs", "patch", "diff", "qpdf"],
 )
 def test_program_is_there(container: str, program: str) -> None:
     """What tools, runner and tests of a project call can be found on the image's PATH."""
