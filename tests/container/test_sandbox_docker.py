@@ -213,6 +213,23 @@ async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
     assert left == []
 
 
+@pytest.mark.parametrize("after_s", [0.02, 0.03, 0.04])
+async def test_a_close_from_elsewhere_leaves_nothing_of_a_start(tmp_path: Path, after_s: float) -> None:
+    """The start is cancelled, but a container that the engine is making at that moment must go, too."""
+    made = spec(tmp_path)
+    sandbox = create(made, endpoint())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(sandbox.start)
+        await anyio.sleep(after_s)
+        tasks.cancel_scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await sandbox.close()
+    async with rig(tmp_path) as box:
+        left = box.client.containers(all=True, filters={"label": f"sandbox-agent.session={made.session_id}"})
+
+    assert left == []
+
+
 async def test_a_missing_image_says_how_to_get_it(tmp_path: Path) -> None:
     """One line, and no container."""
     sandbox = create(spec(tmp_path, image="sandbox-agent-none:latest"), endpoint())
