@@ -127,6 +127,8 @@ class Look:
         """Send what lies in the file; False when it holds more than `limit`."""
         position, size, sent = 0, info.st_size, 0
         sparse = info.st_blocks * 512 < size
+        if not sparse and size > limit:
+            return False  # at once: reading up to the limit first would hold up the next call for nothing
         while position < size:
             end = size
             if sparse:
