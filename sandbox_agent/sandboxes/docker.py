@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +32,7 @@ from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, LABEL_VERS
 from sandbox_agent.sandboxes.owners import give_back
 from sandbox_agent.sandboxes.perexec import PerExec
 from sandbox_agent.sandboxes.reap import reap_dead
+from sandbox_agent.sandboxes.removal import remove_container, remove_volume
 from sandbox_agent.sandboxes.resident import Resident
 from sandbox_agent.sandboxes.runners import NoRunnerError, Runners
 from sandbox_agent.sandboxes.spec import APART_UID, MAIN_UID, SandboxSpec
@@ -43,8 +43,6 @@ from sandbox_agent.types import OverlayMount, VolumeMount
 CLOSE_S = 20.0
 PREDECESSOR_LOOKS = 100
 PREDECESSOR_LOOK_S = 0.1
-REMOVAL_S = 10.0
-REMOVAL_LOOK_S = 0.05
 
 
 class DockerSandbox:
@@ -275,32 +273,11 @@ class DockerSandbox:
         return SandboxInfo(self._container_id or "", image.name, isolation, transport, spec.uid, spec.gid, details)
 
     async def _remove(self, engine: Engine) -> None:
-        await self._remove_container(engine)
-        if not self._volume:
-            return
-        try:
-            await engine.ask(engine.control.remove_volume, self._volume)
-        except docker.errors.APIError as exc:
-            # 409 while the engine is still at removing the container; `reap` sees it again when we have ended.
-            if exc.status_code not in (404, 409):
-                raise
-
-    async def _remove_container(self, engine: Engine) -> None:
-        if self._container_id is None:
-            return
-        try:
-            await engine.ask(engine.control.remove_container, self._container_id, v=True, force=True)
-        except docker.errors.NotFound:
-            pass
-        except docker.errors.APIError as exc:
-            if exc.status_code != 409:
-                raise
-            # Its removal is in progress already; its volume can go only when that is over.
-            with anyio.move_on_after(REMOVAL_S), contextlib.suppress(docker.errors.NotFound):
-                while True:
-                    await engine.ask(engine.control.inspect_container, self._container_id)
-                    await anyio.sleep(REMOVAL_LOOK_S)
-        self._container_id = None
+        if self._container_id is not None:
+            await remove_container(engine, self._container_id)
+            self._container_id = None
+        if self._volume:
+            await remove_volume(engine, self._volume)
 
 
 def create(spec: SandboxSpec, endpoint: Endpoint) -> DockerSandbox:

@@ -22,6 +22,7 @@ from sandbox_agent.sandboxes.engine import Engine, Streams, reach
 from sandbox_agent.sandboxes.images import find_image
 from sandbox_agent.sandboxes.owner import LABEL_OWNER, LABEL_SESSION, LABEL_VERSION, this_process
 from sandbox_agent.sandboxes.perexec import PerExec
+from sandbox_agent.sandboxes.removal import remove_container
 from sandbox_agent.sandboxes.resident import Resident
 from sandbox_agent.sandboxes.runners import NoRunnerError, Runners
 from sandbox_agent.sandboxes.toolbox import Toolbox, toolbox_for
@@ -205,14 +206,9 @@ class WeakenedSandbox:
         await engine.ask(engine.control.start, made)
 
     async def _remove(self, engine: Engine) -> None:
-        if self._container_id is None:
-            return
-        try:
-            await engine.ask(engine.control.remove_container, self._container_id, v=True, force=True)
-        except docker.errors.APIError as exc:
-            if exc.status_code not in (404, 409):
-                raise
-        self._container_id = None
+        if self._container_id is not None:
+            await remove_container(engine, self._container_id)
+            self._container_id = None
 
     def _body(self, image_id: str) -> dict[str, Any]:
         weak, home = self._weakness, "/tmp" if self._weakness.user != "0:0" else "/root"
