@@ -18,7 +18,7 @@ from sandbox_agent.policy.extend import Reader
 from sandbox_agent.policy.layers import CommandLine, Layer, layer_of_command_line, layer_of_saved
 from sandbox_agent.policy.merge import merge
 from sandbox_agent.policy.policy import Policy
-from sandbox_agent.policy.source import parse_document, shipped_names
+from sandbox_agent.policy.source import parse_document
 from sandbox_agent.policy.trust import require_administrators, require_outside, require_own
 from sandbox_agent.types import Mode
 
@@ -125,11 +125,6 @@ def check_outside_workspace(policy: Policy, workspace: Path) -> None:
         PolicyError: it does, by its path or by where links lead.
     """
     require_outside(policy.files, workspace)
-
-
-def shipped_locations() -> frozenset[str]:
-    """What `Policy.location` says for the shipped policies."""
-    return frozenset(f"policies/{name}.yaml" for name in shipped_names())
 
 
 def _reader(kind: str, places: Places) -> Reader:

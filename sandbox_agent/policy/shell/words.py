@@ -31,7 +31,6 @@ _ANSI_C_LETTERS = {
     '"': 34,
     "?": 63,
 }
-_GLOB_CHARS = "*?["
 # What the shell leaves as it is when the variable stands unquoted: nothing that splits a word, nothing of a pattern.
 _UNSPLIT = re.compile(r"[A-Za-z0-9_./:@%+,=-]+")
 
