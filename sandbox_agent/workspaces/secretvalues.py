@@ -20,11 +20,12 @@ MIN_VALUE_CHARS = 8
 MAX_FILE_BYTES = 256 * 1024
 MAX_ALL_BYTES = 4 * 1024 * 1024
 
+# A repository may bring its own `.env`: none of these may take longer than in proportion to the text.
 _TELLING_NAME = re.compile(
     r"pass(w(or)?d|phrase)?|pwd|secret|token|cred|private|salt|dsn|webhook|key(_?(id|base|b64|base64|value|\d+))?$",
     re.IGNORECASE,
 )
-_LINE = re.compile(r"\s*(?:export\s+|set\s+|-\s+)?[\"']?([A-Za-z_/@.][\w./:@-]*?)[\"']?\s*(?:=|:(?=\s))\s*(\S.*?)\s*")
+_LINE = re.compile(r"\s*(?:export\s+|set\s+|-\s+)?[\"']?([A-Za-z_/@.][\w./:@-]*?)[\"']?\s*(?:=|:(?=\s))\s*(\S.*)")
 _NETRC = re.compile(r"\b(?:password|passwd|login|account)\s+(\S+)")
 _BOUNDARY = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")
 _PEM_HEADER = re.compile(r"[A-Z][A-Za-z-]+: ")
@@ -42,7 +43,7 @@ _SHAPES = re.compile(
     r"""[a-z]{1,15} | [A-Z][a-z]{1,15} | [A-Z]{1,15}              # one word
     | [\d.,:+-]{1,20}                                           # numbers, versions, addresses, times
     | \d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:?\d\d)?)?
-    | [0-9a-f:]*::[0-9a-f:]*                                    # an IPv6 address
+    | (?=.*::)[0-9a-f:]+                                        # an IPv6 address
     | ([a-z0-9-]{1,40}\.)*[a-z][a-z0-9-]{1,40}(:\d{1,5})?       # a host, with or without a port, or plain-words
     | [a-z][a-z0-9+.-]*://[^\s@?]*                              # a URL without anything private in it
     | (~|\.{1,2})?(/[\w.@%+-]*)+                                # a path
@@ -191,7 +192,7 @@ def _readings(text: str) -> Iterator[str]:
             yield inner.replace('\\"', '"').replace("\\n", "\n").replace("\\\\", "\\").replace("\\$", "$")
         return
     yield text
-    bare = re.split(r"\s+#", text, maxsplit=1)[0].rstrip(" ,;")
+    bare = re.split(r"\s#", text, maxsplit=1)[0].rstrip().rstrip(" ,;")
     if bare != text:
         yield bare
 

@@ -218,3 +218,17 @@ def test_a_large_output_takes_no_seconds_of_cpu() -> None:
     began = time.process_time()
     assert redactor.text(text) is text
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(f"A=x{' ' * 20_000}y", id="white space within a value"),
+        pytest.param(f"A={':' * 30_000}z", id="colons"),
+    ],
+)
+def test_a_line_of_a_secret_file_takes_no_more_than_its_length(line: str) -> None:
+    """A repository's own `.env` cannot hold the engine up, however its lines are made."""
+    began_s = time.process_time()
+    assert list(values_in(line)) == [("A", line.removeprefix("A="))]
+    assert time.process_time() - began_s < 1.0
