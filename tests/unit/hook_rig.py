@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine_session import make_session
+from engine_session import make_session, make_tool, use
 
 from sandbox_agent.engine import session_hooks
 from sandbox_agent.engine.hooks import ProgramHook
@@ -22,6 +22,11 @@ from sandbox_agent.sandboxes.fake_shell import Program, ProgramCall, ProgramOutp
 from sandbox_agent.tools.base import Tool
 
 PRE, ASKED, POST = HookEvent.PRE_TOOL_USE, HookEvent.PERMISSION_REQUEST, HookEvent.POST_TOOL_USE
+
+DONE = {"text": "done"}
+ECHO = make_tool("Echo", edits=True)
+TURNS = [{"tools": [use("Echo", name="one")]}, DONE]
+"""One call of that tool, then the end."""
 
 
 def hook(event: HookEvent, name: str, matcher: str | None = None, **fields: Any) -> Hook:

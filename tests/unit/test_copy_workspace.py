@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import pwd
-import shutil
 from pathlib import Path
 
 import pytest
 from workspace_trees import FOLDER, Link, Program, gist, grow, kinds, picture, started
 
 from sandbox_agent.errors import WorkspaceError
-from sandbox_agent.workspaces import content
 from sandbox_agent.workspaces.base import Owner
-from sandbox_agent.workspaces.content import digest, transfer
 from sandbox_agent.workspaces.manifest import Manifest
 from sandbox_agent.workspaces.opening import create, reopen
 from sandbox_agent.workspaces.record import MANIFEST_NAME
@@ -186,107 +181,6 @@ def test_holes_stay_holes(tmp_path: Path) -> None:
         assert file.read(11) == b"0123456789\0"
 
 
-@pytest.mark.parametrize("size", [0, 1, 65536, 1048577, 3 * 1048576])
-def test_the_digest_is_sha256_of_what_was_copied(tmp_path: Path, size: int) -> None:
-    """Dense and sparse files below the limit have the SHA-256 that everybody computes."""
-    data = b"".join(hashlib.sha256(b"%d" % n).digest() for n in range(size // 32 + 1))[:size]
-    (tmp_path / "dense").write_bytes(data)
-    with open(tmp_path / "holey", "wb") as file:
-        file.truncate(size + 300_000)
-        file.seek(200_000)
-        file.write(data)
-
-    for name in ("dense", "holey"):
-        with open(tmp_path / name, "rb") as source, open(tmp_path / f"{name}.copy", "wb+") as target:
-            whole = hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
-            assert transfer(source.fileno(), target.fileno()).sha256 == whole
-            assert digest(target.fileno()).sha256 == whole
-            assert (tmp_path / f"{name}.copy").read_bytes() == (tmp_path / name).read_bytes()
-
-
-def test_the_digest_of_large_files_does_not_depend_on_holes(tmp_path: Path) -> None:
-    """Written zeros and holes are the same content; another byte or another length is not."""
-    digests = []
-    for number, (length, byte, written) in enumerate(
-        [(0, b"x", False), (0, b"x", True), (1, b"x", False), (0, b"y", False)]
-    ):
-        with open(tmp_path / str(number), "wb+") as file:
-            file.write(b"\0" * 1_000_000 if written else b"")
-            file.seek(5_000_000)
-            file.write(byte)
-            file.truncate(content.LARGE_BYTES + length)
-            digests.append(digest(file.fileno()).sha256)
-
-    assert digests[0] == digests[1]
-    assert len(set(digests)) == 3
-
-
-def refusal(host: Path, state: Path, mode: str = "copy") -> str:
-    with pytest.raises(WorkspaceError) as caught:
-        create(mode, host, state)
-    assert not (state / "workspace").exists()
-    return str(caught.value)
-
-
-def test_folders_that_must_not_be_workspaces_are_refused(tmp_path: Path) -> None:
-    """The machine, a home, what holds our state, what is missing and what is no folder: each in one line."""
-    grow(tmp_path, {"file": b"", "holds/state/x": b"", "loop": Link("loop")})
-    home = Path(pwd.getpwuid(os.geteuid()).pw_dir) if os.geteuid() == 0 else Path("~").expanduser()
-    state = tmp_path / "elsewhere"
-
-    assert "whole machine" in refusal(Path("/"), state)
-    assert "home folder" in refusal(home, state)
-    assert "own state" in refusal(tmp_path / "holds", tmp_path / "holds/state/new")
-    assert "own state" in refusal(grow(state / "s", {}), state)
-    assert "does not exist" in refusal(tmp_path / "missing", tmp_path / "s2")
-    assert "not a folder" in refusal(tmp_path / "file", tmp_path / "s3")
-    assert "loop" in refusal(tmp_path / "loop", tmp_path / "s4")
-    assert "must be overlay, copy or bind" in refusal(tmp_path / "holds", tmp_path / "s5", "other")
-
-
-def test_the_home_of_the_environment_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """$HOME is a home folder whatever the user database says, and so is all above it."""
-    monkeypatch.setenv("HOME", str(grow(tmp_path / "homes/me", {})))
-
-    assert "home folder" in refusal(tmp_path / "homes/me", tmp_path / "state")
-    assert "home folder" in refusal(tmp_path / "homes", tmp_path / "state")
-    assert create("copy", grow(tmp_path / "homes/me/project", {}), tmp_path / "state").mode == "copy"
-
-
-def test_an_unreadable_folder_is_refused(tmp_path: Path) -> None:
-    """An ordinary user is told; root can read it."""
-    host = grow(tmp_path / "host", {})
-    host.chmod(0)
-    if os.geteuid() == 0:
-        assert create("copy", host, tmp_path / "state").host == host
-    else:
-        assert "cannot be read" in refusal(host, tmp_path / "state")
-    host.chmod(0o755)
-
-
-def test_a_link_to_the_folder_is_resolved_once(tmp_path: Path) -> None:
-    """The person may name the folder by a link; from then on the real path counts."""
-    grow(tmp_path, {"real/f": b"", "name": Link("real")})
-
-    assert create("copy", tmp_path / "name", tmp_path / "state").host == tmp_path / "real"
-
-
-@pytest.mark.parametrize(
-    ("shape", "words"),
-    [
-        ({".git/HEAD": b"", "sub/f": b""}, "outside the workspace"),
-        ({"sub/.git": b"gitdir: ../../main/.git/worktrees/sub\n"}, "worktree or submodule"),
-        ({"sub/.git": Link("/somewhere/else")}, "is a link"),
-    ],
-)
-def test_a_repository_that_lies_elsewhere_is_noticed(tmp_path: Path, shape: dict[str, bytes], words: str) -> None:
-    """The person learns at the start that git will not work inside, and what would help."""
-    host = grow(tmp_path / "top", shape) / "sub"
-
-    (note,) = create("copy", host, tmp_path / "state").notes
-    assert words in note
-
-
 def test_a_session_folder_takes_one_workspace(tmp_path: Path) -> None:
     """A second one does not mix with the first."""
     host = started(tmp_path, {"f": b""}).host
@@ -360,12 +254,3 @@ def test_progress_is_told_and_may_stop_it(tmp_path: Path) -> None:
         workspace.prepare(stop)
     assert counts == [100, 200]
     assert not (tmp_path / "state" / MANIFEST_NAME).exists()
-
-
-def test_a_folder_that_vanished_is_one_line(tmp_path: Path) -> None:
-    """Between the check and the copying the folder may go."""
-    workspace = create("copy", grow(tmp_path / "host", {}), tmp_path / "state")
-    shutil.rmtree(workspace.host)
-
-    with pytest.raises(WorkspaceError, match="cannot be copied"):
-        workspace.prepare()

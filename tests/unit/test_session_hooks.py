@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from engine_session import finished, make_tool, of, play, recorded
-from hook_rig import hook, hooked, saying
+from hook_rig import DONE, hook, hooked, saying
 
 from sandbox_agent.engine import session_hooks
 from sandbox_agent.engine.session_hooks import STOP_BLOCKS
@@ -21,7 +21,6 @@ from sandbox_agent.sandboxes.fake_shell import ProgramCall, ProgramOutput
 
 START, STOP, END = HookEvent.SESSION_START, HookEvent.STOP, HookEvent.SESSION_END
 TOOLS = [make_tool("Echo")]
-DONE = {"text": "done"}
 
 
 def texts(request: ModelRequest) -> list[str]:
