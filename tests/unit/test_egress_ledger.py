@@ -41,3 +41,18 @@ def test_names_without_end_are_told_as_one() -> None:
     assert len(told) < MAX_KINDS + TOLD_EACH + 20
     last = told[-1]
     assert last == Decided(asked=BEYOND_KINDS, allowed=False, reason="refused", times=2 * MAX_KINDS)
+
+
+def test_names_without_end_that_are_let_pass_are_told_as_one() -> None:
+    """Below a listed *.example.org there may be any number of them."""
+    told = list[Told]()
+    ledger = Ledger(told.append)
+    for number in range(3 * MAX_KINDS):
+        passing = ledger.allowed(Asked(f"x{number}.example.org", 443), "connect", "198.51.100.1")
+        passing.sent(1)
+        passing.end()
+    ledger.flush()
+
+    assert len(told) < 2 * (MAX_KINDS + TOLD_EACH + 20)
+    last = [one for one in told if isinstance(one, Ended)][-1]
+    assert (last.asked, last.total_sent_bytes) == (BEYOND_KINDS, 2 * MAX_KINDS)

@@ -84,6 +84,13 @@ def test_an_address_is_asked_for_without_a_name() -> None:
     assert "but the address 192.0.2.1 was asked for" in refusal(hello(names(b"a.org")), "192.0.2.1")
 
 
+def test_a_name_without_end_is_cut_in_what_is_said_of_it() -> None:
+    """What is refused is recorded, so often as it comes."""
+    assert len(refusal(hello(names(b"a" * 15_000)))) < 200
+    assert len(refusal(hello(names(b"a" * 5_000, b"b" * 5_000, b"c" * 5_000)))) < 500
+    assert len(refusal(hello(names(b"a" * 15_000)), "192.0.2.1")) < 200
+
+
 @pytest.mark.parametrize(
     "data", [b"GET / HTTP/1.1", b"SSH-2.0-x", b"\x80\x2e\x01", b"\x16\x02\x00\x00\x10", b"\x17\x03\x03\0\x10"]
 )

@@ -11,7 +11,7 @@ import pytest
 from egress_rig import PATIENCE_S, PipeChannel, free_port
 
 from sandbox_agent.sandboxes.egress import wire
-from sandbox_agent.sandboxes.egress.tunnel import Carried, ClientGoneError, Tunnel, TunnelLostError
+from sandbox_agent.sandboxes.egress.tunnel import MAX_ORPHANS, Carried, ClientGoneError, Tunnel, TunnelLostError
 from sandbox_agent.sandboxes.program import command
 
 OPENED = wire.frame(wire.OPEN, 1)
@@ -123,6 +123,28 @@ async def test_every_connection_ends_with_the_tunnel() -> None:
                 await Tunnel(channel).run(serve)
     await channel.aclose()
     assert seen == [b"hello", b"ended"]
+
+
+async def test_connections_that_tools_close_at_once_do_not_pile_up() -> None:
+    """Each may be waiting for a server that never answers, with all the data that it brought: the oldest go."""
+    channel, gone = FakeChannel(), list[int]()
+    more = 3
+
+    async def dials(carried: Carried) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            gone.append(carried.number)
+            if len(gone) == more:
+                channel.say.send_nowait(b"")
+
+    for number in range(1, MAX_ORPHANS + more + 1):
+        said = wire.frame(wire.OPEN, number) + wire.frame(wire.DATA, number, b"x") + wire.frame(wire.CLOSE, number)
+        channel.say.send_nowait(said)
+    with anyio.fail_after(PATIENCE_S), pytest.raises(TunnelLostError):
+        await Tunnel(channel).run(dials)
+    await channel.aclose()
+    assert gone[:more] == [1, 2, 3]
 
 
 async def test_a_port_that_is_taken_is_told() -> None:

@@ -16,7 +16,7 @@ from sandbox_agent.sandboxes.egress.gate import Asked, Refusal
 Protocol = Literal["connect", "http", ""]
 
 MAX_KINDS = 1_000
-"""Different decisions (host, port, reason); what comes beyond is told as one."""
+"""Different decisions (host, port, reason), and hosts in sums; what comes beyond is told as one."""
 
 TOLD_EACH = 20
 """So often a decision is told every time; then at each doubling, and the last at the end."""
@@ -112,12 +112,14 @@ class Ledger:
 
     def ended(self, passing: Passing) -> None:
         """A connection is over."""
-        sums = self._sums.setdefault(passing.asked, _Sums())
+        known = passing.asked in self._sums or len(self._sums) < MAX_KINDS
+        asked = passing.asked if known else BEYOND_KINDS
+        sums = self._sums.setdefault(asked, _Sums())
         sums.sent_bytes += passing.sent_bytes
         sums.received_bytes += passing.received_bytes
         sums.ended += 1
         ended = Ended(
-            asked=passing.asked,
+            asked=asked,
             sent_bytes=passing.sent_bytes,
             received_bytes=passing.received_bytes,
             duration_s=time.monotonic() - passing.started_s,
@@ -125,7 +127,7 @@ class Ledger:
             total_received_bytes=sums.received_bytes,
             reason=passing.reason,
         )
-        self._tell_now_and_then(passing.asked, sums.ended, ended)
+        self._tell_now_and_then(asked, sums.ended, ended)
 
 
 @dataclass(slots=True)

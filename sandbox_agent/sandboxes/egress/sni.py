@@ -9,6 +9,7 @@ from __future__ import annotations
 from sandbox_agent.hostnames import HostnameError, canonical_host, is_address
 
 MAX_RECORD_BYTES = 16 * 1024
+_SHOWN_CHARS = 100
 _HANDSHAKE, _CLIENT_HELLO = 22, 1
 _SERVER_NAME, _HOST_NAME = 0, 0
 _ENCRYPTED = {0xFE0D: "encrypted_client_hello", 0xFFCE: "encrypted_server_name"}
@@ -76,7 +77,7 @@ def check_hello(record: bytes, host: str) -> None:
     names = _names(record)
     if is_address(host):
         if names:
-            raise HelloError(f"the TLS name is {names[0]!r}, but the address {host} was asked for")
+            raise HelloError(f"the TLS name is {_shown(names[:1])}, but the address {host} was asked for")
         return
     if not names:
         raise HelloError("the TLS ClientHello names no host (no SNI)")
@@ -85,7 +86,12 @@ def check_hello(record: bytes, host: str) -> None:
     except HostnameError:
         named = None
     if len(names) > 1 or named != host:
-        raise HelloError(f"the TLS name is {', '.join(map(repr, names[:3]))}, but {host} was asked for")
+        raise HelloError(f"the TLS name is {_shown(names[:3])}, but {host} was asked for")
+
+
+def _shown(names: list[str]) -> str:
+    """A hello has room for names of 16 KiB, and what is refused is recorded."""
+    return ", ".join(repr(name if len(name) <= _SHOWN_CHARS else f"{name[:_SHOWN_CHARS]}...") for name in names)
 
 
 def _names(record: bytes) -> list[str]:

@@ -20,6 +20,10 @@ START_S = 15.0
 WRITE_S = 15.0
 """For one write to the forwarder, which reads whatever comes: longer, and it hangs."""
 
+MAX_ORPHANS = wire.MAX_CONNECTIONS
+"""Connections that their tool has closed and that are still served, to bring what it sent before. A tool can make them
+without end, each with a window of data and a server that does not answer: the oldest is given up for a further one."""
+
 _PACKAGE = "sandbox_agent.sandboxes.egress"
 _MODULES = ("wire", "forwarder")
 
@@ -45,6 +49,12 @@ class Carried:
         self._gone = False
         self._closed = False
         self._changed = anyio.Event()
+        self.serving = anyio.CancelScope()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody serves it any more."""
+        return self._closed
 
     async def receive(self) -> bytes:
         """The next bytes, b"" when no more will come."""
@@ -131,6 +141,7 @@ class Tunnel:
         self._reader = FrameReader()
         self._frames: deque[Frame] = deque()
         self._carried: dict[int, Carried] = {}
+        self._orphans: dict[int, Carried] = {}
         self._last = 0
         self._unsent: list[bytes] = []
         self._wanted = anyio.Event()
@@ -206,9 +217,11 @@ class Tunnel:
 
     async def _served(self, serve: Callable[[Carried], Awaitable[None]], carried: Carried) -> None:
         try:
-            await serve(carried)
+            with carried.serving:
+                await serve(carried)
         finally:
             carried.close()
+            self._orphans.pop(carried.number, None)
 
     async def _write(self) -> None:
         while True:
@@ -252,8 +265,15 @@ class Tunnel:
             raise MalformedError(f"a frame of kind {frame.kind} for a connection that is not there")
         self._carried[frame.call].take(frame.kind, frame.body)
         if frame.kind == wire.CLOSE:
-            del self._carried[frame.call]
+            self._orphan(self._carried.pop(frame.call))
         return None
+
+    def _orphan(self, carried: Carried) -> None:
+        """Its tool has closed it."""
+        if not carried.closed:
+            self._orphans[carried.number] = carried
+        if len(self._orphans) > MAX_ORPHANS:
+            self._orphans.pop(next(iter(self._orphans))).serving.cancel()
 
     def _lost(self, reason: str) -> TunnelLostError:
         said = self._channel.diagnostics()
