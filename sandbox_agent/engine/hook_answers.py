@@ -18,6 +18,8 @@ BLOCKED = 2
 
 MAX_REASON_CHARS = 4_000
 MAX_CONTEXT_CHARS = 30_000
+MAX_NAME_CHARS = 200
+"""Of a name that a hook made up, in what is said of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ def _first(exc: ValidationError | RecursionError) -> str:
     if isinstance(exc, RecursionError):
         return "it nests too deeply"
     error = exc.errors(include_url=False, include_input=False)[0]
-    where = ".".join(map(str, error["loc"]))
+    where = cut(".".join(map(str, error["loc"])), MAX_NAME_CHARS)
     return f"{where}: {error['msg']}" if where else str(error["msg"])
 
 

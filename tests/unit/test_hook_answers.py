@@ -124,3 +124,10 @@ def test_long_texts_are_cut_and_say_so() -> None:
     assert context is not None
     assert context.endswith("[cut; 100000 characters in all]")
     assert len(context) < MAX_CONTEXT_CHARS + 50
+
+
+def test_a_name_without_end_is_cut_in_the_fault() -> None:
+    """A fault is recorded, shown, and told to the model."""
+    fault = answer({"x" * 900_000: 1}).fault
+    assert fault is not None
+    assert len(fault) < 500
