@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -182,7 +183,7 @@ class _Trial:
         except SandboxError:
             return []  # tried again by itself, the one that ends the container is known
         by_id = {probe.id: probe for probe in probes}
-        answers = (_answer(line) for line in ended.stdout.splitlines())
+        answers = (answer_of(line) for line in ended.stdout.splitlines())
         return [
             judge(by_id[name], how, emulated=self._ground.emulated)
             for name, how in (one for one in answers if one is not None)
@@ -228,16 +229,19 @@ def _inside(name: str) -> str:
     return (resources.files(f"{__package__}.inside") / f"{name}.py").read_text("utf-8")
 
 
-def _answer(line: bytes) -> tuple[str, ExecResult] | None:
+def answer_of(line: bytes) -> tuple[str, ExecResult] | None:
     """One line of the driver's; None for what is none: it comes from inside, so it may be anything."""
     try:
         fields = json.loads(line)
+        duration_s = float(fields["duration_s"])
+        if not math.isfinite(duration_s):
+            return None
         ended = ExecResult(
             int(fields["code"]),
             str(fields["said"]).encode(),
             timed_out=bool(fields["timed_out"]),
-            duration_s=float(fields["duration_s"]),
+            duration_s=duration_s,
         )
         return str(fields["id"]), ended
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return None

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from sandbox_agent.errors import ConfigError, SandboxDiedError
 from sandbox_agent.escape.catalogue import Probe, choose, load_catalogue
-from sandbox_agent.escape.trying import Ground, Runs, try_probes
+from sandbox_agent.escape.trying import Ground, Runs, answer_of, try_probes
 from sandbox_agent.escape.verdict import Column, Result, Verdict, holds, judge
 from sandbox_agent.frontends.escape_view import Report, document, show_report
 from sandbox_agent.frontends.printer import Printer
@@ -229,3 +229,17 @@ def test_the_document_names_what_is_open_and_what_is_known() -> None:
         "control_detail": "",
         "can_fail": True,
     }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[" * 100_000,
+        b'{"id": "one", "code": Infinity, "said": "BLOCKED", "timed_out": false, "duration_s": 1}',
+        b'{"id": "one", "code": 0, "said": "BLOCKED", "timed_out": false, "duration_s": NaN}',
+        b'{"id": "one", "code": 0, "said": "BLOCKED", "timed_out": false, "duration_s": 1e999}',
+    ],
+)
+def test_what_comes_from_inside_in_place_of_an_answer_is_none(line: bytes) -> None:
+    """It neither ends the test nor gets into its report."""
+    assert answer_of(line) is None
