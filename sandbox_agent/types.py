@@ -105,8 +105,8 @@ class Subject:
     """What a call is about, for rules and for people.
 
     `summary` is one line (unsanitised). `command` is the shell text of Bash. `specifier` is what a rule
-    `Tool(specifier)` is compared with for tools that have neither paths nor a command. `cwd` is where a command starts:
-    relative paths in it are seen from there.
+    `Tool(specifier)` is compared with for Task, WebFetch and tools of MCP servers; rules about other tools of an
+    embedding program have none. `cwd` is where a command starts: relative paths in it are seen from there.
     """
 
     summary: str

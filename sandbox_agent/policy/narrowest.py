@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from sandbox_agent.policy.coverage import Case, Uncovered, case_of, cover
 from sandbox_agent.policy.paths import TOOLS_HOME, below
-from sandbox_agent.policy.rules import RuleSet
+from sandbox_agent.policy.rules import RuleSet, takes_specifier
 from sandbox_agent.policy.shell.analyse import absolute, file_writes
 from sandbox_agent.policy.shell.model import SimpleCommand
 from sandbox_agent.types import WORKSPACE_MOUNT, Mode, PathAccess, PermissionRequest
@@ -31,7 +31,9 @@ def candidates(rules: RuleSet, request: PermissionRequest, mode: Mode) -> tuple[
         return _unique(_file_rule(access) for access in subject.paths)
     if subject.specifier is None:
         return (request.tool,)
-    return () if set("*?[]") & set(subject.specifier) else (f"{request.tool}({subject.specifier})",)
+    if set("*?[]") & set(subject.specifier) or not takes_specifier(request.tool):
+        return ()
+    return (f"{request.tool}({subject.specifier})",)
 
 
 def _for_command(case: Case) -> tuple[str, ...]:

@@ -102,7 +102,8 @@ def parse_path_pattern(text: str, *, location: str | None = None) -> PathPattern
     """The pattern of a path rule.
 
     Raises:
-        PolicyError: it is empty, negated (`!`), or a comment (`#`).
+        PolicyError: it is empty, negated (`!`), or a comment (`#`), or has `.` or `..` in it, which no path has that
+            is judged.
     """
     if not text or text[0] in "!#":
         raise PolicyError(
@@ -117,6 +118,12 @@ def parse_path_pattern(text: str, *, location: str | None = None) -> PathPattern
         base, pattern = WORKSPACE_MOUNT, text[1:]
     else:
         base, pattern = WORKSPACE_MOUNT, text
+    if {".", ".."} & set(pattern.split("/")):
+        raise PolicyError(
+            f"path pattern {text!r}: paths are judged without . and .. in them, so it can never fit; write //path from "
+            "the container's root, or /path from the workspace",
+            location=location,
+        )
     if pattern == "/":
         pattern = "/**"
     return PathPattern(text, base, GitIgnoreSpec.from_lines([pattern]))

@@ -11,6 +11,7 @@ import fnmatch
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.policy.commands import CommandPattern, parse_command_pattern
@@ -26,6 +27,16 @@ FAMILIES = {
 _KNOWN_TOOLS = (
     *("Bash", "Edit", "Glob", "Grep", "Read", "Task", "TaskOutput", "TaskStop", "TodoWrite", "WebFetch", "Write"),
 )
+_WITH_SPECIFIER = frozenset({"Bash", "Task", "WebFetch", "WebSearch"}).union(*FAMILIES.values())
+"""No other tool's calls have anything that a specifier is compared with."""
+_CALLED_ELSEWHERE = {
+    **dict.fromkeys(("shell", "sh", "exec", "command", "run", "terminal"), "Bash"),
+    **dict.fromkeys(("agent", "subagent"), "Task"),
+    **dict.fromkeys(("ls", "list", "view"), "Read"),
+    "fetch": "WebFetch",
+}
+"""What other agents call the tools that are here, in lower case."""
+_DOMAIN = "domain:"
 _FORM = re.compile(r"(?P<tool>[A-Za-z0-9_*-]+)(?:\((?P<specifier>.*)\))?", re.DOTALL)
 _MCP_SERVER = re.compile(r"mcp__[A-Za-z0-9_-]+?__")
 
@@ -129,6 +140,8 @@ def parse_rule(
         raise PolicyError(f"rule {text!r}: write Tool or Tool(specifier), such as Bash(git log:*)", location=location)
     tool, specifier = match["tool"], match["specifier"]
     _check_tool(text, tool, specifier, verdict, location)
+    if specifier is not None:
+        _check_specifier(text, tool, specifier, location)
     command = path = None
     if specifier is not None and tool == "Bash":
         command = parse_command_pattern(specifier, location=location)
@@ -142,6 +155,11 @@ def _check_tool(text: str, tool: str, specifier: str | None, verdict: Verdict, l
         near = _near(tool, _KNOWN_TOOLS)
         if near:
             raise PolicyError(f"rule {text!r}: there is no tool {tool}; did you mean {near}?", location=location)
+    if tool.startswith("mcp__") and "*" not in tool and not _names_mcp(tool):
+        raise PolicyError(
+            f"rule {text!r}: it names no server and tool; write mcp__server, mcp__server__tool or mcp__server__*",
+            location=location,
+        )
     if "*" in tool and specifier is not None:
         raise PolicyError(f"rule {text!r}: a wildcard in the tool's name takes no specifier", location=location)
     if "*" in tool and verdict is Verdict.ALLOW and not _MCP_SERVER.match(tool):
@@ -154,6 +172,50 @@ def _check_tool(text: str, tool: str, specifier: str | None, verdict: Verdict, l
     family = next((name for name, tools in FAMILIES.items() if tool in tools and tool != name), None)
     if family and specifier is not None:
         raise PolicyError(f"rule {text!r}: write {family}({specifier}), which covers {tool}", location=location)
+
+
+def takes_specifier(tool: str) -> bool:
+    """True if a rule about this tool may say in brackets which of its calls it means."""
+    return tool in _WITH_SPECIFIER or tool.startswith("mcp__")
+
+
+def _names_mcp(tool: str) -> bool:
+    """True for `mcp__server` and `mcp__server__tool` with neither part empty."""
+    server, separator, name = tool.removeprefix("mcp__").partition("__")
+    return bool(server) and bool(name or not separator)
+
+
+def _check_specifier(text: str, tool: str, specifier: str, location: str | None) -> None:
+    """Refuse what no call can ever fit: the person would believe in a rule that is none."""
+    if not takes_specifier(tool):
+        near = _CALLED_ELSEWHERE.get(tool.lower())
+        if tool in _KNOWN_TOOLS:
+            raise PolicyError(f"rule {text!r}: {tool} takes no brackets; write {tool}", location=location)
+        advice = f"did you mean {near}({specifier})?" if near else f"for a tool of your own program write {tool} alone"
+        raise PolicyError(f"rule {text!r}: there is no tool {tool} that takes brackets; {advice}", location=location)
+    if tool == "WebFetch" and not _can_be_domain(specifier):
+        host = _host(specifier) or "example.org"
+        raise PolicyError(
+            f"rule {text!r}: it is compared with the host alone; write WebFetch({_DOMAIN}{host})", location=location
+        )
+
+
+def _can_be_domain(specifier: str) -> bool:
+    """True if a host fits: `domain:` with a name as calls have it, or a wildcard that leaves room for that."""
+    if not specifier.startswith(_DOMAIN):
+        literal = re.split(r"[*?]", specifier, maxsplit=1)[0]
+        return literal != specifier and _DOMAIN.startswith(literal)
+    name = specifier.removeprefix(_DOMAIN)
+    return name == _host(specifier) or (name.count(":") > 1 and "/" not in name)  # an IPv6 address
+
+
+def _host(specifier: str) -> str | None:
+    """The host that a specifier means, be it a URL or a name, in lower case as calls have it."""
+    name = "".join(specifier.removeprefix(_DOMAIN).split())
+    try:
+        return urlsplit(name if "//" in name else f"//{name}").hostname
+    except ValueError:
+        return None
 
 
 def _near(name: str, names: Iterable[str]) -> str | None:

@@ -250,6 +250,7 @@ def here(path: str) -> tuple[PathAccess, ...]:
         ("mcp__a__b", Subject("x"), ("mcp__a__b",)),
         ("Task", Subject("x", specifier="Explore"), ("Task(Explore)",)),
         ("Task", Subject("x", specifier="a*"), ()),
+        ("Deploy", Subject("x", specifier="staging"), ()),
     ],
 )
 def test_the_suggested_rules_allow_this_call_and_no_other(tool: str, subject: Subject, wanted: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ from sandbox_agent.errors import PolicyError
 from sandbox_agent.policy.load import check_outside_workspace, load_policy, parse_policy
 from sandbox_agent.policy.policy import DEFAULT_MASKS, Policy, SandboxSettings
 from sandbox_agent.policy.source import shipped_dir, shipped_names
-from sandbox_agent.types import Limits, Mode, Verdict
+from sandbox_agent.types import Limits, Mode, PathAccess, Verdict
 
 BAD_FILES = [
     ("mode: fast\n", "p.yaml:1: mode: must be 'default', 'acceptEdits', 'plan', 'dontAsk' or 'bypassPermissions'"),
@@ -29,6 +29,19 @@ BAD_FILES = [
     ("rules:\n  deny:\n    - Edit\n    - 'Edit('\n", "p.yaml:4: rule 'Edit(': write Tool or Tool(specifier)"),
     ("rules: {deny: ['bash(rm)']}\n", "p.yaml:1: rule 'bash(rm)': there is no tool bash; did you mean Bash?"),
     ("rules: {deny: ['Raed(x)']}\n", "there is no tool Raed; did you mean Read?"),
+    ("\nrules: {deny: ['Shell(rm:*)']}\n", "p.yaml:2: rule 'Shell(rm:*)': there is no tool Shell that takes brackets"),
+    ("rules: {deny: ['Shell(rm:*)']}\n", "did you mean Bash(rm:*)?"),
+    ("rules: {deny: ['Foo(x)']}\n", "for a tool of your own program write Foo alone"),
+    ("rules: {allow: ['TodoWrite(x)']}\n", "TodoWrite takes no brackets; write TodoWrite"),
+    ("rules: {deny: [mcp__]}\n", "p.yaml:1: rule 'mcp__': it names no server and tool; write mcp__server"),
+    ("rules: {deny: [mcp__a__]}\n", "it names no server and tool"),
+    ("rules: {deny: [mcp____a]}\n", "it names no server and tool"),
+    ("rules: {deny: ['WebFetch(domain:)']}\n", "write WebFetch(domain:example.org)"),
+    ("rules: {deny: ['WebFetch(a.org)']}\n", "p.yaml:1: rule 'WebFetch(a.org)': it is compared with the host alone"),
+    ("rules: {deny: ['WebFetch(https://a.org/x)']}\n", "write WebFetch(domain:a.org)"),
+    ("rules: {deny: ['WebFetch(domain:A.org:443)']}\n", "write WebFetch(domain:a.org)"),
+    ("rules: {deny: ['Read(../x)']}\n", "p.yaml:1: path pattern '../x': paths are judged without . and .. in them"),
+    ("rules: {deny: ['Edit(/a/./b)']}\n", "so it can never fit; write //path"),
     ("rules: {deny: ['Bash()']}\n", "the brackets are empty"),
     ("rules: {deny: ['Write(/x)']}\n", "write Edit(/x), which covers Write"),
     ("rules: {deny: ['Grep(/x)']}\n", "write Read(/x), which covers Grep"),
@@ -253,3 +266,21 @@ def test_what_may_not_be_read_is_masked(rule: str, mask: str | None) -> None:
     given = load_policy(None, deny=[rule]).sandbox.masks
     assert given == load_policy(None).sandbox.masks + expected[1:]
     assert parse_policy(f"sandbox: {{masks: [x]}}\nrules: {{ask: ['{rule}']}}").sandbox.masks == base
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *("Fetch", "Shell", "Foo", "mcp__a", "mcp__a__b", "mcp__a_b__*", "WebFetch(domain:*.a.org)", "WebFetch(*)"),
+        *("WebFetch(domain:::1)", "Task(Explore)", "Read(//)", "Read(./a)", "Read(..a)", "Read(/a/...)"),
+    ],
+)
+def test_what_some_call_fits_stays_possible(rule: str) -> None:
+    """A tool of an embedding program is called as it likes, as long as the rule is about all of it."""
+    assert [one.text for one in parse_policy(f"rules: {{deny: ['{rule}']}}").rules.deny] == [rule]
+
+
+def test_the_root_of_the_container_is_everything_in_it() -> None:
+    """`//` is a pattern as any other, and not one that never fits."""
+    [rule] = parse_policy("rules: {deny: ['Read(//)']}").rules.deny
+    assert rule.touches(PathAccess("/etc/passwd", write=False))
