@@ -77,11 +77,20 @@ def run_cases(cases: Iterable[LocatedCase], load: Callable[[str | None], Policy]
         else:
             wanted = _policy_of(case)
             if wanted not in loaded:
-                loaded[wanted] = load(wanted)
+                loaded[wanted] = _loaded(case, wanted, load)
             policy = loaded[wanted]
         decision = policy.decide(_request(case), entry.mode or case.mode or policy.mode)
         accepted = tuple(dict.fromkeys((entry.expect, *entry.also_ok)))
         yield Outcome(case, decision, accepted)
+
+
+def _loaded(case: LocatedCase, wanted: str | None, load: Callable[[str | None], Policy]) -> Policy:
+    try:
+        return load(wanted)
+    except ConfigError as exc:
+        if wanted is None:
+            raise  # it is what the option says, not the file
+        raise ConfigError(f"{case.location}: its policy: {exc}") from exc
 
 
 def _policy_of(case: LocatedCase) -> str | None:

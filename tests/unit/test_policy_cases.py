@@ -120,3 +120,14 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     for name in ("missing", ".", "bytes"):
         assert policy_command("test", str(tmp_path / name)).code == 2
+
+
+def test_a_policy_that_is_not_there_is_said_with_the_case_that_names_it(tmp_path: Path) -> None:
+    """One given by option is not the file's fault, so no line of it is named."""
+    file = tmp_path / "cases.yaml"
+    file.write_text("cases:\n  - {command: ls, expect: allow}\n  - {command: ls, expect: allow, policy: ./none.yaml}\n")
+
+    code, _, err = policy_command("test", str(file))
+    assert (code, err.startswith(f"sandbox-agent: {file}:3: its policy: {tmp_path}/")) == (2, True)
+    code, _, err = policy_command("test", "--policy", "nosuch", str(file))
+    assert (code, str(file) in err) == (2, False)

@@ -139,3 +139,9 @@ def test_the_group_without_a_command_shows_its_help() -> None:
     assert call("chek").err == (
         "sandbox-agent: no such command 'chek' (did you mean check or schema?); see: sandbox-agent policy --help\n"
     )
+
+
+def test_show_has_an_empty_list_as_one(config: Path) -> None:
+    """A key without a value would be null."""
+    shown = yaml.safe_load(call("show").out)
+    assert shown["sandbox"]["allow_hosts"] == []

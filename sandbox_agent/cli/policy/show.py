@@ -95,7 +95,7 @@ def _lines(policy: Policy) -> Iterator[str]:
         indent = "  " if owner else ""
         place = sources.get(key, BUILT_IN)
         if isinstance(value, list):
-            yield _line(f"{indent}{name}:", place)
+            yield _line(f"{indent}{name}:" if value else f"{indent}{name}: []", place)
             yield from (f"{indent}  - {_quoted(item)}" for item in value)
         else:
             yield _line(f"{indent}{name}: {sanitise(shown(key, value))}", place)
