@@ -28,7 +28,7 @@ from sandbox_agent.workspaces.base import Workspace
 from sandbox_agent.workspaces.basefiles import BaseFiles
 from sandbox_agent.workspaces.record import Record
 from sandbox_agent.workspaces.snapshot import diff
-from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Loaded, Step, Steps
+from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Loaded, Step, Steps, step_before
 from sandbox_agent.workspaces.stored import go_on
 
 
@@ -154,8 +154,8 @@ class Checkpoints:
             rewind: whether the conversation goes back, too (which is for the caller to record).
 
         Raises:
-            WorkspaceError: there is no such step, its content is not all there (nothing was touched then), or the tree
-                did not become what it was; the text names the paths.
+            WorkspaceError: there is no such step, none lies before this one, its content is not all there (nothing was
+                touched then), or the tree did not become what it was; the text names the paths.
             SandboxError: the sandbox ended.
         """
         async with self._lock:
@@ -165,7 +165,7 @@ class Checkpoints:
             await self._sandbox.end_all(spare=taker.hands.stream)
             try:
                 await retried(lambda: self._book.look(taker, "undo", self._last_seq()))
-                wanted = max(self._book.current.position - 1, self.first()) if to is None else to
+                wanted = step_before(self._book.current, self.first()) if to is None else to
                 step = await anyio.to_thread.run_sync(self.reachable, wanted)
                 return await self._restore(taker, step, rewind=rewind)
             except (HandsLostError, NoHandsError) as error:

@@ -61,6 +61,17 @@ class Step:
         return self.number if self.restored is None else self.restored
 
 
+def step_before(current: Step, first: int) -> int:
+    """The step that an undo goes back to when it is not told which; `first` is the first of the workspace.
+
+    Raises:
+        WorkspaceError: the tree is that of the first one.
+    """
+    if current.position <= first:
+        raise WorkspaceError(f"the workspace is as it was after step {first}, and nothing lies before step {first}")
+    return current.position - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A step with its whole tree, and all contents of the base that are known by then or later."""

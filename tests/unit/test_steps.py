@@ -9,7 +9,7 @@ import pytest
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.snapshot import LOST_TOO_LARGE, Node, snapshot_of
-from sandbox_agent.workspaces.steps import Step, Steps
+from sandbox_agent.workspaces.steps import Step, Steps, step_before
 
 FOLDER = Node(Kind.DIRECTORY, 0o755)
 BASE = {"": FOLDER, "a": Node(Kind.FILE, 0o644, 3), "b": Node(Kind.FILE, 0o644, 3)}
@@ -131,3 +131,18 @@ def test_a_fork_that_never_began_keeps_what_it_begins_with(tmp_path: Path) -> No
     wanted = child.wanted()
     assert wanted is not None
     assert child.store.has(wanted.snapshot.nodes["a"].sha256 or "")
+
+
+@pytest.mark.parametrize(
+    ("current", "first", "before"), [(step(2), 0, 1), (step(9, restored=2), 0, 1), (step(4), 3, 3)]
+)
+def test_one_step_back_is_from_the_tree_that_is_there(current: Step, first: int, before: int) -> None:
+    """An undo made the tree of an earlier step current: the next one goes on from that."""
+    assert step_before(current, first) == before
+
+
+@pytest.mark.parametrize(("current", "first"), [(step(0, "base"), 0), (step(3, "undo", restored=0), 0), (step(5), 5)])
+def test_nothing_lies_before_the_first_step(current: Step, first: int) -> None:
+    """It is said, and no undo is made of it."""
+    with pytest.raises(WorkspaceError, match=f"nothing lies before step {first}"):
+        step_before(current, first)
