@@ -31,6 +31,8 @@ class Row:
     model: str = ""
     task: str = ""
     status: str = "unfinished"
+    forked_from: str | None = None
+    forked_step: int | None = None
 
 
 @click.group(name="sessions", short_help="List past sessions, see the steps of one, audit its record.")
@@ -53,6 +55,8 @@ def list_sessions(limit: int, as_json: bool) -> int:
             continue
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.started_unix_s))
         click.echo(f"{row.session_id}  {when}  {row.status:<11}  {sanitise(row.workspace)}")
+        if row.forked_from is not None:
+            click.echo(f"    fork of {sanitise(row.forked_from)} at step {row.forked_step}")
         click.echo(f"    {shorten(sanitise(row.task), 100)}")
     return 0
 
@@ -96,6 +100,8 @@ def _rows(limit: int) -> Iterator[Row]:
             match entry.event:
                 case SessionStarted() as started:
                     row.started_unix_s, row.workspace, row.model = entry.time_unix_s, started.workspace, started.model
+                    if started.forked_from is not None:  # only the first says so, not what it is gone on with
+                        row.forked_from, row.forked_step = started.forked_from, started.forked_step
                 case UserMessage(agent_id="main", content=content) if not row.task:
                     row.task = " ".join(str(block.get("text", "")) for block in content)
                 case RunFinished(agent_id="main") as finished:
