@@ -104,8 +104,8 @@ class ConsoleView:
                 )
                 self._printer.line(f"{self._who(event)}! {text}", style="yellow")
             case Notice():
-                style = "yellow" if event.level == "warning" else "dim"
-                self._printer.line(f"{self._who(event)}! {sanitise(event.text)}", style=style)
+                mark, style = ("!", "yellow") if event.level == "warning" else ("-", "dim")
+                self._printer.line(f"{self._who(event)}{mark} {sanitise(event.text)}", style=style)
             case HookRan():
                 for line in hook_lines.lines(event, verbose=self._verbose):
                     self._printer.line(Text(self._who(event)).append(line))

@@ -16,9 +16,9 @@ y  apply this hunk
 n  leave it
 a  apply this hunk and all later ones of this file
 d  leave this hunk and all later ones of this file
-s  split it into smaller hunks
-q  leave this hunk and everything after it
+{split}q  leave this hunk and everything after it
 ?  this help"""
+SPLIT_HELP = "s  split it into smaller hunks\n"
 
 
 class ByHunk(NamedTuple):
@@ -105,7 +105,7 @@ async def _file(terminal: Terminal, change: JsonObject, hunks: Sequence[Hunk]) -
                 shown = False
                 continue
             case _:
-                printer.line(HELP)
+                printer.line(HELP.format(split=SPLIT_HELP if len(parts) > 1 else ""))
                 continue
         number += 1
         shown = False

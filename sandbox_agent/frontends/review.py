@@ -182,9 +182,9 @@ def _entry(number: int, change: JsonObject) -> Text:
     if isinstance(change.get("diff"), str):
         added, removed = diffs.counts(change["diff"])
         line.append(f"  +{added} -{removed}", style="dim")
-    if kind not in _MARKS:
+    if kind not in _MARKS and kind != "other":
         line.append(f"  {sanitise(kind)}", style="dim")
-    if change.get("entry") not in (None, "file"):
+    if change.get("entry") not in (None, "file", "other", kind):  # of what is "other", the note says what it is
         line.append(f"  {sanitise(str(change['entry']))}", style="dim")
     if change.get("mode_before") != change.get("mode_after") and change.get("mode_before") and change.get("mode_after"):
         line.append(f"  mode {change['mode_before']} -> {change['mode_after']}", style="dim")

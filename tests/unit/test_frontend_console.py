@@ -198,3 +198,9 @@ def test_a_folder_that_was_changed_directly_is_not_called_applied_to() -> None:
 
     assert "folder     /home/ada/project (changed directly)\n" in out
     assert out.endswith("2 files changed in your folder\n")
+
+
+def test_only_a_warning_has_the_mark_of_one() -> None:
+    """What is merely good to know begins with a dash."""
+    out = shown(Notice(level="info", text="all is well"), Notice(level="warning", text="look here"))
+    assert out == "- all is well\n! look here\n"

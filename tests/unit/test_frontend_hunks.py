@@ -94,3 +94,13 @@ async def test_folders_and_patterns_leave_links_out() -> None:
 
     with person("s d/l") as (terminal, _):
         assert await choose(terminal, [link]) == Choice(("d/l",))
+
+
+async def test_the_help_has_the_letters_that_are_offered() -> None:
+    """Splitting is only in it where there is something to split."""
+    with person("?", "n", "?", "q") as (terminal, screen):
+        await choose_hunks(terminal, [FILE])
+
+    first, second = screen.getvalue().split("(2/2) Apply this hunk", 1)
+    assert ("s  split" in first, "s  split" in second) == (True, False)
+    assert "d  leave this hunk" in second

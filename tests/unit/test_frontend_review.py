@@ -32,7 +32,7 @@ SHOWN = """\
     1  M src/a.py  +1 -1
     2  A run.sh  +1 -0  ! new executable
     3  D old.bin  (binary, was 2.0 KiB)
-    4  * link  link  link
+    4  * link  link
 
 --- a/src/a.py
 +++ b/src/a.py
@@ -64,15 +64,17 @@ def test_what_has_no_diff_has_its_sizes_and_what_others_changed_is_said() -> Non
         change("new.png", "added", note="binary", size_after=1),
         change("huge", note="larger than 256 KiB: only sizes are shown", size_before=999, size_after=5 * 1024**3),
         change("l", "link", entry="link", size_after=4),
+        change("pipe", "other", entry="other", note="a FIFO, was a file"),
     ]
     with person() as (terminal, screen):
         show(terminal.printer, changes, drifted={"huge": "modified", "elsewhere": "deleted"})
 
-    assert screen.getvalue().splitlines()[1:4] == [
+    assert screen.getvalue().splitlines()[1:5] == [
         "    1  A new.png  (binary, 1 byte)",
         "    2  M huge  (larger than 256 KiB: only sizes are shown, 999 bytes -> 5.0 GiB)"
         "  ! changed in your folder too (modified)",
-        "    3  * l  link  link",
+        "    3  * l  link",
+        "    4  * pipe  (a FIFO, was a file)",
     ]
 
 
