@@ -22,6 +22,7 @@ from sandbox_agent.policy.shell import analyse
 from sandbox_agent.prompts import prompt
 from sandbox_agent.sandboxes.base import KIB, ExecResult
 from sandbox_agent.tools.base import ToolContext, ToolInput, build_tool
+from sandbox_agent.tools.lines import lines_worded
 from sandbox_agent.tools.shell_output import Excerpt, Report, excerpt, report_of
 from sandbox_agent.types import WORKSPACE_MOUNT, JsonObject, Subject, ToolResult
 
@@ -171,7 +172,7 @@ def _signal_name(number: int) -> str | None:
 def _subject(value: BashInput, ctx: ToolContext) -> Subject:
     first, *more = value.command.strip().split("\n")
     return Subject(
-        summary=first + (f" (+{len(more)} lines)" if more else ""),
+        summary=first + (f" (+{lines_worded(len(more))})" if more else ""),
         paths=analyse(value.command).accesses(ctx.cwd),
         command=value.command,
         cwd=ctx.cwd,

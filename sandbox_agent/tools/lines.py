@@ -25,6 +25,11 @@ def count_lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n") if data else 0)
 
 
+def lines_worded(number: int) -> str:
+    """ "1 line", "2,000 lines"."""
+    return "1 line" if number == 1 else f"{number:,} lines"
+
+
 def line_start(data: bytes, number: int) -> int:
     """Where line `number` (from 1) begins; the length of `data` if there is none."""
     position = 0

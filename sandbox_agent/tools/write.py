@@ -10,7 +10,7 @@ from sandbox_agent.sandboxes.base import FileChangedError
 from sandbox_agent.tools.base import ToolContext, ToolInput, build_tool
 from sandbox_agent.tools.changes import unified_diff
 from sandbox_agent.tools.file_access import PathText, Place, explain, locate
-from sandbox_agent.tools.lines import count_lines
+from sandbox_agent.tools.lines import count_lines, lines_worded
 from sandbox_agent.types import PathAccess, Subject, ToolResult
 
 DIFFED_BYTES = 4 * 1024 * 1024
@@ -47,7 +47,7 @@ async def run(value: WriteInput, ctx: ToolContext) -> ToolResult:
     ctx.known_files[place.resolved] = written.sha256
     verb = "Created" if before is None else "Updated"
     diff = unified_diff(place.path, before or b"", data) if len(data) + len(before or b"") < DIFFED_BYTES else ""
-    text = f"{verb} {place.path} ({count_lines(data):,} lines, {len(data):,} bytes)."
+    text = f"{verb} {place.path} ({lines_worded(count_lines(data))}, {len(data):,} bytes)."
     return ToolResult(text, meta={"diff": diff, "changed": [place.resolved], "created": before is None})
 
 
@@ -77,7 +77,8 @@ def _changed(path: str) -> str:
 
 def _subject(value: WriteInput, ctx: ToolContext) -> Subject:
     path = ctx.container_path(value.file_path)
-    return Subject(summary=f"{path} ({count_lines(value.content.encode()):,} lines)", paths=(PathAccess(path, True),))
+    lines = lines_worded(count_lines(value.content.encode()))
+    return Subject(summary=f"{path} ({lines})", paths=(PathAccess(path, True),))
 
 
 TOOL = build_tool(

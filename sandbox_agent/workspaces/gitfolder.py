@@ -19,12 +19,12 @@ class _Words:
     commits: str
 
 
-_IN_COPY = _Words(
-    made="a repository was made inside; it is not copied back",
-    removed="was removed in the copy; the original stays",
-    hooks="hooks changed in the copy, not copied back",
-    config="git configuration changed in the copy, not copied back",
-    commits="commits or branches changed in the copy, only the files are copied back",
+_INSIDE = _Words(
+    made="a repository was made inside; it is not brought to your folder",
+    removed="was removed inside; the original stays",
+    hooks="hooks changed inside, not brought to your folder",
+    config="git configuration changed inside, not brought to your folder",
+    commits="commits or branches changed inside, only the files are brought to your folder",
 )
 _IN_PLACE = _Words(
     made="a repository was made",
@@ -52,7 +52,7 @@ def git_notes(manifest: Manifest, scan: Scan, *, in_place: bool = False) -> GitN
         in_place: the session worked on the person's folder itself.
     """
     now = scan.git
-    words = _IN_PLACE if in_place else _IN_COPY
+    words = _IN_PLACE if in_place else _INSIDE
     was = {path for path, entry in manifest.entries.items() if in_git(path) and entry.hidden is None}
     tops_before, tops_now = {_split(p)[0] for p in was}, {_split(p)[0] for p in now}
     lines = [f"{top}: {words.made}" for top in sorted(tops_now - tops_before)]

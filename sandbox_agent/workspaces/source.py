@@ -15,7 +15,7 @@ from sandbox_agent.workspaces.manifest import Entry, Manifest, in_git, stamp
 from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.tree import Found, Tree
 
-CHANGED_IN_COPY = "was changed in the copy after it was shown"
+CHANGED_IN_COPY = "was changed inside after it was shown"
 
 
 class ContentError(Exception):

@@ -201,7 +201,7 @@ def test_a_copy_changed_after_the_review_does_not_go(tmp_path: Path) -> None:
     grow(workspace.source, {"p": Link("q")})
     outcome = workspace.apply()
 
-    assert outcome.conflicts == dict.fromkeys(("a", "b", "c", "p/d"), "was changed in the copy after it was shown")
+    assert outcome.conflicts == dict.fromkeys(("a", "b", "c", "p/d"), "was changed inside after it was shown")
     assert gist(workspace.host) == before
 
 

@@ -239,11 +239,11 @@ def test_git_folders_are_told_in_notes_only(tmp_path: Path) -> None:
 
     assert kinds(workspace.changes()) == {"F": "added", "dep": "added"}
     assert workspace.notes == (
-        "F/.GIT: a repository was made inside; it is not copied back",
-        "dep/.git: a repository was made inside; it is not copied back",
-        "hooks changed in the copy, not copied back: .git/hooks/post-checkout",
-        "git configuration changed in the copy, not copied back: .git/config",
-        "commits or branches changed in the copy, only the files are copied back: .git",
+        "F/.GIT: a repository was made inside; it is not brought to your folder",
+        "dep/.git: a repository was made inside; it is not brought to your folder",
+        "hooks changed inside, not brought to your folder: .git/hooks/post-checkout",
+        "git configuration changed inside, not brought to your folder: .git/config",
+        "commits or branches changed inside, only the files are brought to your folder: .git",
     )
     assert workspace.apply(["F"]).applied == ("F",)
     assert {path: what for path, what in picture(workspace.host).items() if path != "F"} == untouched
@@ -265,7 +265,7 @@ def test_moving_git_away_shows_everything_that_moved(tmp_path: Path) -> None:
     found = {change.path: change.danger for change in workspace.changes()}
     assert sorted(found) == [".git2/config", ".git2/hooks/x"]
     assert all(reason is not None and "git reads it" in reason for reason in found.values())
-    assert workspace.notes == (".git: was removed in the copy; the original stays",)
+    assert workspace.notes == (".git: was removed inside; the original stays",)
 
 
 def test_binary_and_large_files_show_sizes_only(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_content_that_was_not_kept_comes_from_the_copy_or_is_a_conflict(tmp_pa
     outcome = reopen(tmp_path / "state").apply()
 
     assert outcome.applied == ("small",)
-    assert outcome.conflicts == {"big": "was changed in the copy after it was shown"}
+    assert outcome.conflicts == {"big": "was changed inside after it was shown"}
 
 
 def test_a_damaged_content_is_a_conflict(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_subject_is_the_whole_command() -> None:
     ctx.cwd = "/workspace/src"
     subject = BASH.subject(BASH.input_model(command="cat a.txt\nls\n"), ctx)
     assert (subject.summary, subject.command, subject.cwd) == (
-        "cat a.txt (+1 lines)",
+        "cat a.txt (+1 line)",
         "cat a.txt\nls\n",
         "/workspace/src",
     )

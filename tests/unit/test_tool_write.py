@@ -106,3 +106,10 @@ def test_the_subject_is_the_container_path_to_be_written() -> None:
     subject = WRITE.subject(WRITE.input_model(file_path=f"{HOST_FOLDER}/a.txt", content="x\ny\n"), ctx)
     assert [(path.path, path.write) for path in subject.paths] == [("/workspace/a.txt", True)]
     assert subject.summary == "/workspace/a.txt (2 lines)"
+
+
+async def test_one_line_is_called_a_line() -> None:
+    """In what people see of the call and in what the model is told."""
+    ctx = context(FakeSandbox())
+    assert WRITE.subject(WRITE.input_model(file_path="a", content="x\n"), ctx).summary == "/workspace/a (1 line)"
+    assert "(1 line, 2 bytes)" in await said(WRITE, ctx, file_path="a", content="x\n")
