@@ -66,7 +66,7 @@ class Channel:
         """
         if self.stream is not None:
             return
-        text = bundled(PACKAGE, MODULES)
+        text = bundled((PACKAGE, MODULES))
         for interpreter in INTERPRETERS:
             stream = self.stream = await self._sandbox.open(
                 [interpreter, "-I", "-S", "-c", text, WORKSPACE_MOUNT], cwd="/"

@@ -9,7 +9,20 @@ from collections.abc import Sequence
 from importlib import resources
 
 _PACKAGE = "sandbox_agent.sandboxes.runner"
-_MODULES = ("wire", "kept", "processes", "spawn", "capture", "link", "supervisor", "files", "worker", "hand", "main")
+_MODULES = (
+    "wire",
+    "kept",
+    "processes",
+    "spawn",
+    "capture",
+    "link",
+    "supervisor",
+    "files",
+    "worker",
+    "hand",
+    "outgoing",
+    "main",
+)
 """In the order of their imports: each is put where the next one's import finds it."""
 
 TOOLBOX = "/.agent-tools"
@@ -34,15 +47,15 @@ exec(compile(take(int(take(8), 16)), "<sandbox-agent>", "exec"))
 
 _LOAD = """
 import sys, types
-package = {package!r}
-parts = package.split(".")
-for end in range(len(parts)):
-    sys.modules[".".join(parts[:end + 1])] = types.ModuleType(".".join(parts[:end + 1]))
-for name, text in {sources!r}:
-    full = package + "." + name
-    module = sys.modules[full] = types.ModuleType(full)
-    setattr(sys.modules[package], name, module)
-    exec(compile(text, full, "exec"), module.__dict__)
+for package, sources in {rooms!r}:
+    parts = package.split(".")
+    for end in range(1, len(parts) + 1):
+        sys.modules.setdefault(".".join(parts[:end]), types.ModuleType(".".join(parts[:end])))
+    for name, text in sources:
+        full = package + "." + name
+        module = sys.modules[full] = types.ModuleType(full)
+        setattr(sys.modules[package], name, module)
+        exec(compile(text, full, "exec"), module.__dict__)
 module.main()
 """
 
@@ -54,12 +67,19 @@ def command(interpreter: str) -> list[str]:
 
 def source() -> bytes:
     """What the command reads first: eight hex digits of length, then the program."""
-    text = bundled(_PACKAGE, _MODULES).encode()
+    text = bundled((_PACKAGE, _MODULES)).encode()
     return b"%08x" % len(text) + text
 
 
-def bundled(package: str, modules: Sequence[str]) -> str:
-    """Some modules of a package of ours as one Python text that runs the `main` of the last; they import each other."""
-    folder = resources.files(package)
-    sources = [(name, (folder / f"{name}.py").read_text("utf-8")) for name in modules]
-    return _LOAD.format(package=package, sources=sources)
+def bundled(*rooms: tuple[str, Sequence[str]]) -> str:
+    """Modules of ours as one Python text that runs the `main` of the last.
+
+    Args:
+        rooms: packages, each with those of its modules that are wanted. All come in the order of their imports.
+    """
+    sources = [(package, [(name, _text(package, name)) for name in modules]) for package, modules in rooms]
+    return _LOAD.format(rooms=sources)
+
+
+def _text(package: str, module: str) -> str:
+    return (resources.files(package) / f"{module}.py").read_text("utf-8")

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 
 from sandbox_agent.sandboxes.egress import wire
+from sandbox_agent.sandboxes.runner.outgoing import Outgoing
 
 FOLDER = "/run/sandbox-agent"
 _OUT_BYTES = 1024 * 1024
@@ -53,8 +54,7 @@ class Forwarder:
 
     def __init__(self) -> None:
         self.input = bytearray()
-        self.output: deque[bytes] = deque()
-        self.output_bytes = 0
+        self.output = Outgoing(wire.CHUNK_BYTES)
         self.listener: socket.socket | None = None
         self.carried: dict[int, Carried] = {}
         self.by_fd: dict[int, Carried] = {}
@@ -69,20 +69,18 @@ class Forwarder:
             pass
 
     def send(self, kind: int, connection: int, body: bytes = b"") -> None:
-        frame = wire.frame(kind, connection, body)
-        self.output.append(frame)
-        self.output_bytes += len(frame)
+        self.output.add(wire.frame(kind, connection, body))
 
     def _turn(self) -> bool:
         poll = select.poll()
         poll.register(0, select.POLLIN)
-        if self.output:
+        if self.output.size_bytes:
             poll.register(1, select.POLLOUT)
         elif self.failed:
             return False
         if self.listener is not None and len(self.carried) < wire.MAX_CONNECTIONS:
             poll.register(self.listener, select.POLLIN)
-        may_read = self.output_bytes < _OUT_BYTES
+        may_read = self.output.size_bytes < _OUT_BYTES
         for fd, carried in self.by_fd.items():
             poll.register(fd, carried.events(may_read))
         lingers = any(carried.closing for carried in self.carried.values())
@@ -103,18 +101,7 @@ class Forwarder:
 
     def _flush(self) -> bool:
         try:
-            while self.output:
-                data = self.output.popleft()
-                while self.output and len(data) + len(self.output[0]) <= wire.CHUNK_BYTES:
-                    data += self.output.popleft()
-                self.output.appendleft(data)
-                written = os.write(1, data)
-                self.output_bytes -= written
-                self.output.popleft()
-                if written < len(data):
-                    self.output.appendleft(data[written:])
-        except BlockingIOError:
-            return True
+            self.output.flush()
         except BrokenPipeError:
             return False
         return True

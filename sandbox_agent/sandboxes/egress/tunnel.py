@@ -24,8 +24,7 @@ MAX_ORPHANS = wire.MAX_CONNECTIONS
 """Connections that their tool has closed and that are still served, to bring what it sent before. A tool can make them
 without end, each with a window of data and a server that does not answer: the oldest is given up for a further one."""
 
-_PACKAGE = "sandbox_agent.sandboxes.egress"
-_MODULES = ("wire", "forwarder")
+_ROOMS = (("sandbox_agent.sandboxes.runner", ("outgoing",)), ("sandbox_agent.sandboxes.egress", ("wire", "forwarder")))
 
 
 class TunnelLostError(Exception):
@@ -158,7 +157,7 @@ class Tunnel:
             TunnelLostError: it does not start, or cannot listen.
         """
         with anyio.move_on_after(START_S):
-            text = bundled(_PACKAGE, _MODULES).encode()
+            text = bundled(*_ROOMS).encode()
             try:
                 await self._channel.send(b"%08x" % len(text) + text)
                 for name, data in files.items():

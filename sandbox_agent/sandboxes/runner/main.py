@@ -13,11 +13,11 @@ import select
 import signal
 import socket
 import sys
-from collections import deque
 
 from sandbox_agent.sandboxes.runner import files, processes, spawn, wire, worker
 from sandbox_agent.sandboxes.runner.capture import OomCounter
 from sandbox_agent.sandboxes.runner.hand import Hand
+from sandbox_agent.sandboxes.runner.outgoing import Outgoing
 
 _FIRST_SPARES = 2
 """Forked beforehand: one for the next call, one for the call beside it."""
@@ -47,8 +47,7 @@ class Runner:
         self.replaces: dict[int, list[bytes]] = {}
         self.fork_failed = False
         self.input = bytearray()
-        self.output: deque[bytes] = deque()
-        self.output_bytes = 0
+        self.output = Outgoing(wire.CHUNK_BYTES)
         self.wake, waker = os.pipe()
         for fd in (self.wake, waker):
             os.set_blocking(fd, False)
@@ -68,9 +67,9 @@ class Runner:
         poll = select.poll()
         poll.register(0, select.POLLIN)
         poll.register(self.wake, select.POLLIN)
-        if self.output:
+        if self.output.size_bytes:
             poll.register(1, select.POLLOUT)
-        events = select.POLLIN if self.output_bytes < _OUT_BYTES else 0
+        events = select.POLLIN if self.output.size_bytes < _OUT_BYTES else 0
         for fd, hand in self.hands.items():
             poll.register(fd, events | (select.POLLOUT if hand.waiting else 0))
         for fd, event in poll.poll(self._patience_ms()):
@@ -84,7 +83,7 @@ class Runner:
                 self._reap()
             elif fd in self.hands:
                 self._serve_hand(self.hands[fd], event)
-        self._flush()
+        self.output.flush()
         if len(self.spares) < self.wanted_spares:
             spare = self._forked()
             self.fork_failed = spare is None
@@ -99,23 +98,7 @@ class Runner:
 
     def send(self, frame: bytes) -> None:
         """At the end of the turn: what goes out together costs the engine one message instead of several."""
-        self.output.append(frame)
-        self.output_bytes += len(frame)
-
-    def _flush(self) -> None:
-        try:
-            while self.output:
-                data = self.output.popleft()
-                while self.output and len(data) + len(self.output[0]) <= wire.CHUNK_BYTES:
-                    data += self.output.popleft()
-                self.output.appendleft(data)
-                written = os.write(1, data)
-                self.output_bytes -= written
-                self.output.popleft()
-                if written < len(data):
-                    self.output.appendleft(data[written:])
-        except BlockingIOError:
-            return
+        self.output.add(frame)
 
     def _take(self, data: bytes) -> None:
         self.input += data
