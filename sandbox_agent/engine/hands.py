@@ -105,19 +105,20 @@ class Hands:
     async def _walk(self, how: bytes, paths: Collection[str]) -> Walked:
         names = [path.encode("utf-8", "surrogateescape") for path in paths]
         await self._channel.send(wire.WALK, b"\0".join([how, *names]))
-        parts: dict[bytes, list[bytes]] = {wire.WALKED: [], wire.GONE: []}
-        size = 0
+        # Joined as they come: a frame of next to nothing takes many times its size where each is kept.
+        parts = {wire.WALKED: bytearray(), wire.GONE: bytearray()}
         while (frame := await self._channel.receive(WALK_S)).letter in parts:
-            parts[frame.letter].append(frame.body)
-            size += len(frame.body)
-            if size > walked.MAX_WALK_BYTES:
+            if not frame.body:
+                raise await self._channel.malformed()
+            parts[frame.letter] += frame.body
+            if sum(map(len, parts.values())) > walked.MAX_WALK_BYTES:
                 await self.aclose()
                 raise walked.MalformedWalkError("the names in the workspace are too many to be walked")
         if (frame.letter, frame.body) == (wire.END, b"many"):
             raise walked.TooManyEntriesError
         if frame.letter != wire.END or frame.body not in (b"all", b"since") or (how == b"all" and frame.body != how):
             raise await self._channel.malformed()
-        return Walked(b"".join(parts[wire.WALKED]), b"".join(parts[wire.GONE]), frame.body == b"all")
+        return Walked(bytes(parts[wire.WALKED]), bytes(parts[wire.GONE]), frame.body == b"all")
 
     async def give(self, paths: Sequence[str], store: Store, limit_bytes: int, *, most_bytes: int) -> list[Given]:
         """The contents of files, put into the store.

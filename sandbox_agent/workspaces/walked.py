@@ -61,11 +61,12 @@ def parse(data: bytes) -> Raw:
     Raises:
         MalformedWalkError: it is no whole walk, or has too many entries.
     """
-    parts = data.split(b"\0")
-    if len(parts) % 2 != 1 or parts[-1]:
-        raise MalformedWalkError("the walk of the workspace ended in the middle of an entry")
-    if len(parts) // 2 > MAX_ENTRIES:
+    ends = data.count(b"\0")  # before they are split: nothing but NULs would take eight times their size
+    if ends // 2 > MAX_ENTRIES:
         raise TooManyEntriesError
+    if ends % 2 or (data and not data.endswith(b"\0")):
+        raise MalformedWalkError("the walk of the workspace ended in the middle of an entry")
+    parts = data.split(b"\0")
     return dict(zip(parts[0:-1:2], parts[1::2], strict=True))
 
 
@@ -73,8 +74,10 @@ def parse_gone(data: bytes) -> set[str]:
     """The paths that are no more.
 
     Raises:
-        MalformedWalkError: they are not whole.
+        MalformedWalkError: they are not whole, or too many.
     """
+    if data.count(b"\0") > MAX_ENTRIES:
+        raise TooManyEntriesError
     *paths, rest = data.split(b"\0")
     if rest:
         raise MalformedWalkError("the walk of the workspace ended in the middle of an entry")

@@ -120,3 +120,9 @@ async def test_a_tree_of_too_many_entries_is_said_to_be(store: Store) -> None:
     """In one line, and the process stays."""
     with pytest.raises(TooManyEntriesError, match="more than 1,000,000 entries"):
         await hands(frame(wire.END, b"many")).walk((), whole=False)
+
+
+async def test_an_empty_part_of_a_walk_is_no_part_of_one() -> None:
+    """There could be any number of them."""
+    with pytest.raises(HandsLostError):
+        await hands(frame(wire.WALKED) + frame(wire.END, b"all")).walk((), whole=True)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.inside.walk import MAX_ENTRIES
 from sandbox_agent.workspaces.snapshot import Node, snapshot_of
 from sandbox_agent.workspaces.walked import (
     EMPTY_SHA256,
     MalformedWalkError,
     Seen,
+    TooManyEntriesError,
     compare,
     file_node,
     nodes_of,
@@ -87,6 +92,19 @@ def test_a_walk_that_is_cut_is_no_walk(data: bytes) -> None:
     """Half an entry would be a path that nobody has."""
     with pytest.raises(MalformedWalkError):
         parse(data)
+
+
+@pytest.mark.parametrize("read", [parse, parse_gone])
+def test_too_many_entries_are_counted_before_they_are_taken_apart(read: Callable[[bytes], object]) -> None:
+    """Bytes that stand for next to nothing each would take many times their size."""
+    data = b"\0" * (3 * MAX_ENTRIES)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooManyEntriesError):
+            read(data)
+        assert tracemalloc.get_traced_memory()[1] < 1024 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_walk_without_the_workspace_is_no_walk() -> None:
