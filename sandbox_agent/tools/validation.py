@@ -22,6 +22,8 @@ IGNORED_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
 _FALSE = (False, "false", "False", None)
 _FIRST_CHARS = 200
 _SHOWN_VALUE_CHARS = 80
+_SHOWN_NAME_CHARS = 200
+_SHOWN_PROBLEMS = 20
 
 
 def parse_input(tool: Tool, use: ToolUse) -> BaseModel | str:
@@ -38,7 +40,10 @@ def parse_input(tool: Tool, use: ToolUse) -> BaseModel | str:
         return tool.input_model.model_validate(fields)
     except ValidationError as exc:
         known = _field_names(tool)
-        problems = [_problem(error, known) for error in exc.errors(include_url=False)]
+        errors = exc.errors(include_url=False)
+        problems = [_problem(error, known) for error in errors[:_SHOWN_PROBLEMS]]
+        if len(errors) > _SHOWN_PROBLEMS:
+            problems.append(f"and {len(errors) - _SHOWN_PROBLEMS:,} more")
     return f"Invalid input for {tool.name}; nothing was done.\n" + "\n".join(f"- {problem}" for problem in problems)
 
 
@@ -94,7 +99,7 @@ def _problem(error: Any, known: list[str]) -> str:
     if kind == "missing":
         return f"field {where} is missing."
     if kind == "extra_forbidden":
-        near = near_names(str(error["loc"][-1]), known) if len(error["loc"]) == 1 else []
+        near = near_names(str(error["loc"][-1])[:_SHOWN_NAME_CHARS], known) if len(error["loc"]) == 1 else []
         hint = f" Did you mean {' or '.join(near)}?" if near else f" The fields are: {', '.join(known) or '(none)'}."
         return f"field {where} is not known.{hint}"
     expected = str(error["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
@@ -103,7 +108,10 @@ def _problem(error: Any, known: list[str]) -> str:
 
 def _where(loc: tuple[int | str, ...]) -> str:
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
-    return f"`{path.removeprefix('.')}`" if path else "(the whole input)"
+    path = path.removeprefix(".")
+    if len(path) > _SHOWN_NAME_CHARS:
+        path = path[:_SHOWN_NAME_CHARS] + "..."
+    return f"`{path}`" if path else "(the whole input)"
 
 
 def _shown(value: object) -> str:

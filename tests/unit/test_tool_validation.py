@@ -143,3 +143,11 @@ def test_an_endless_tool_name_is_not_said_back_whole() -> None:
     text = unknown_tool("z" * 1_000_000, assemble_tool_pool(builtin_tools()))
     assert len(text) < 500
     assert "..." in text
+
+
+@pytest.mark.parametrize("fields", [{f"comman{number}": 1 for number in range(5000)}, {"k" * 100_000: 1}])
+def test_names_without_end_are_told_in_a_few_lines(fields: JsonObject) -> None:
+    """Whoever made them up, a model or a hook, the answer is short."""
+    told = parse(BASH, {"command": "true", **fields})
+    assert isinstance(told, str)
+    assert len(told) < 5000
