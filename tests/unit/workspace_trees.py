@@ -89,5 +89,13 @@ def started(tmp_path: Path, shape: Shape, **options: object) -> CopyWorkspace:
     return workspace
 
 
+def changed(tmp_path: Path, before: Shape, after: Shape) -> CopyWorkspace:
+    """A copy with `after` written over `before`, and reviewed."""
+    workspace = started(tmp_path, before)
+    grow(workspace.source, after)
+    workspace.changes()
+    return workspace
+
+
 def kinds(changes: tuple[Change, ...]) -> dict[str, str]:
     return {change.path: change.kind for change in changes}
