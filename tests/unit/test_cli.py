@@ -8,33 +8,16 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 import pytest
+from cli_calls import Ended, call
 
-from sandbox_agent.cli import COMMANDS, cli, main
+from sandbox_agent.cli import COMMANDS, cli
 from sandbox_agent.cli.faults import wanted_output
 
 PROGRAM = [sys.executable, "-c", "from sandbox_agent.cli import main; main()"]
-
-
-class Ended(NamedTuple):
-    """How a call ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-def call(*arguments: str) -> Ended:
-    """Call the console script's function in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        main(arguments)
-    return Ended(int(str(ended.value.code or 0)), out.getvalue(), err.getvalue())
 
 
 def call_apart(*arguments: str, stdin: bytes = b"", **env: str) -> Ended:

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from policy_commands import policy_command
+from cli_calls import policy_command
 
 MINE = """\
 policy: ./mine.yaml

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_calls import policy_command
 from hypothesis import given
 from hypothesis import strategies as st
-from policy_commands import policy_command
 
 from sandbox_agent.policy.call_text import parse_call
 from sandbox_agent.policy.importing import read_settings

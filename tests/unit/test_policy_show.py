@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import yaml
+from cli_calls import policy_command as call
 
-from sandbox_agent.cli import main
 from sandbox_agent.policy.load import parse_policy
 from sandbox_agent.policy.published import json_schema_text
-
-
-class Ended(NamedTuple):
-    """How a call ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-def call(*arguments: str) -> Ended:
-    """Call `sandbox-agent policy` in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        main(["policy", *arguments])
-    return Ended(int(str(ended.value.code or 0)), out.getvalue(), err.getvalue())
 
 
 @pytest.fixture

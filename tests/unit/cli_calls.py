@@ -1,4 +1,4 @@
-"""Calls the `policy` commands in this process. Not a test file."""
+"""Calls the console script's function in this process. Not a test file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ class Ended(NamedTuple):
     err: str
 
 
-def policy_command(*arguments: str) -> Ended:
-    """`sandbox-agent policy ARGUMENTS`."""
+def call(*arguments: str) -> Ended:
+    """`sandbox-agent ARGUMENTS`."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        main(["policy", *arguments])
+        main(arguments)
     return Ended(int(str(ended.value.code or 0)), out.getvalue(), err.getvalue())
+
+
+def policy_command(*arguments: str) -> Ended:
+    """`sandbox-agent policy ARGUMENTS`."""
+    return call("policy", *arguments)
