@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
@@ -20,6 +21,8 @@ MODULES = ("wire", "attributes", "below", "entry", "walk", "look", "put", "main"
 MAX_FRAME_BYTES = 2 * wire.CHUNK
 TOGETHER_BYTES = 64 * 1024
 START_S = 20.0
+IN_ALL_S = 900.0
+"""For all frames of one answer: each may be in time, and whoever got at the process never comes to an end."""
 TRIES = 3
 
 T = TypeVar("T")
@@ -43,8 +46,10 @@ class Frame(NamedTuple):
 class Channel:
     """One process in the container, started when it is needed. Not for concurrent use."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    def __init__(self, sandbox: Sandbox, *, in_all_s: float = IN_ALL_S) -> None:
         self._sandbox = sandbox
+        self._in_all_s = in_all_s
+        self._asked_at_s = time.monotonic()
         self.stream: Stream | None = None
         self._buffer = bytearray()
         self._waiting = bytearray()
@@ -89,6 +94,7 @@ class Channel:
             HandsLostError, NoHandsError: see `ready`.
         """
         await self.ready()
+        self._asked_at_s = time.monotonic()
         self._waiting += wire.HEADER.pack(len(body), letter) + body
         if len(self._waiting) > TOGETHER_BYTES:
             await self._flush()
@@ -104,22 +110,23 @@ class Channel:
             raise HandsLostError("the process that takes checkpoints was killed") from error
 
     async def receive(self, timeout_s: float) -> Frame:
-        """The next frame.
+        """The next frame, `timeout_s` after the last one at most, and within the time for the whole answer.
 
         Raises:
             HandsLostError: the process is gone, too slow, or sent no frame.
         """
         if not self._waiting and (frame := await self._received()) is not None:
             return frame  # most of many small ones are here already
+        most_s = min(timeout_s, max(0.0, self._asked_at_s + self._in_all_s - time.monotonic()))
         try:
-            with anyio.fail_after(timeout_s):
+            with anyio.fail_after(most_s):
                 await self._flush()
                 while (frame := await self._received()) is None:
                     await self._more()
                 return frame
         except TimeoutError:
             await self.aclose()
-            raise HandsLostError(f"the process that takes checkpoints did not answer within {timeout_s:g} s") from None
+            raise HandsLostError(f"the process that takes checkpoints did not answer in time") from None
 
     async def malformed(self) -> HandsLostError:
         """The error for an answer that does not fit; the process is not listened to any further."""

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+import anyio
 import pytest
 
-from sandbox_agent.engine.channel import HandsLostError
+from sandbox_agent.engine.channel import Channel, HandsLostError
 from sandbox_agent.engine.hands import Given, Hands
 from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.workspaces.base import Kind, Owner
@@ -126,3 +127,21 @@ async def test_an_empty_part_of_a_walk_is_no_part_of_one() -> None:
     """There could be any number of them."""
     with pytest.raises(HandsLostError):
         await hands(frame(wire.WALKED) + frame(wire.END, b"all")).walk((), whole=True)
+
+
+class Dripping(Saying):
+    """Never says anything wrong, and never comes to an end."""
+
+    async def receive(self) -> bytes:
+        await anyio.lowlevel.checkpoint()
+        return self.said.pop(0) if len(self.said) > 1 else frame(wire.WALKED, b"x")
+
+
+async def test_an_answer_without_end_is_given_up() -> None:
+    """Each of its frames is in time, the whole of it is not."""
+    channel = Channel(cast(Sandbox, Dripping(b"")), in_all_s=0.05)
+    await channel.send(wire.WALK, b"all")
+    with anyio.fail_after(20):
+        with pytest.raises(HandsLostError, match="in time"):  # noqa: PT012 - which of the frames is the last is not known
+            while True:
+                await channel.receive(60)
