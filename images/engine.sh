@@ -25,6 +25,7 @@ TEXT
 
 say() { printf 'engine: %s\n' "$*"; }
 stop() { printf 'engine: %s\n' "$*" >&2; exit 5; }
+misused() { printf 'engine: %s\n' "$*" >&2; exit 2; }
 
 # Sets ENDPOINT and ORIGIN, as the docker command will resolve them. The name of the context is read from its file:
 # old clients ask the engine before "docker context show" answers, and hang when it does.
@@ -192,8 +193,12 @@ main() {
     while [ $# -gt 0 ]; do
         case "$1" in
             --check) CHECK_ONLY=yes ;;
-            --answer-within) ANSWER_S=${2:?engine: --answer-within needs a number of seconds}; shift ;;
-            --started-pid-file) STARTED_PID_FILE=${2:?engine: --started-pid-file needs a file name}; shift ;;
+            --answer-within)
+                [[ ${2:-} =~ ^[0-9]+(\.[0-9]+)?$ && $2 =~ [1-9] ]] || misused "--answer-within needs a number of seconds"
+                ANSWER_S=$2; shift ;;
+            --started-pid-file)
+                [ -n "${2:-}" ] || misused "--started-pid-file needs a file name"
+                STARTED_PID_FILE=$2; shift ;;
             -h | --help) usage; exit 0 ;;
             *) usage >&2; exit 2 ;;
         esac

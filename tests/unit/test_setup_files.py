@@ -57,6 +57,14 @@ def test_help_needs_no_engine(script: str) -> None:
     assert run.stdout.startswith(f"usage: {script}")
 
 
+@pytest.mark.parametrize("args", ["--answer-within", "--answer-within soon", "--answer-within 0", "--started-pid-file"])
+def test_an_option_without_its_value_is_usage(args: str) -> None:
+    """Exit code 2 and one line of ours, before anything is looked at."""
+    run = run_script("images/engine.sh", *args.split(), DOCKER_HOST="unix:///nonexistent/docker.sock")
+    (line,) = run.stderr.splitlines()
+    assert (run.returncode, line.startswith(f"engine: {args.split()[0]} needs a ")) == (2, True)
+
+
 @pytest.mark.parametrize("args", [(), ("--check",)])
 def test_wrong_docker_host_is_named_and_nothing_is_started(tmp_path: Path, args: tuple[str, ...]) -> None:
     """A DOCKER_HOST that does not answer is the user's: it is named, and no engine is started instead."""
