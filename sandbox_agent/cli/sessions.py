@@ -44,7 +44,11 @@ COMMAND.add_command(audit.audit_session)
 COMMAND.add_command(removing.remove)
 
 
-@COMMAND.command(name="list")
+@COMMAND.command(
+    name="list",
+    epilog="\b\nExamples:\n  sandbox-agent sessions list -n 5\n"
+    "  sandbox-agent sessions list --json | jq -r 'select(.status != \"done\") | .session_id'\n",
+)
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def list_sessions(limit: int, as_json: bool) -> int:
@@ -61,7 +65,11 @@ def list_sessions(limit: int, as_json: bool) -> int:
     return 0
 
 
-@COMMAND.command(name="show")
+@COMMAND.command(
+    name="show",
+    epilog="\b\nExamples:\n  sandbox-agent sessions show last\n  sandbox-agent sessions show last --json | jq .step\n",
+    short_help="Show the steps of a session, and the files each changed.",
+)
 @click.argument("session_id", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a step, unsanitised.")
 def show(session_id: str, as_json: bool) -> int:

@@ -41,3 +41,12 @@ def test_a_fork_says_what_it_comes_from(tmp_path: Path, monkeypatch: pytest.Monk
     rows = {row["session_id"]: row for row in map(json.loads, listed("--json").splitlines())}
     assert (rows[FORK]["forked_from"], rows[FORK]["forked_step"]) == (PARENT, 3)
     assert rows[PARENT]["forked_from"] is None
+
+
+@pytest.mark.parametrize("command", ["list", "show", "rm", "audit"])
+def test_the_help_of_each_command_has_examples(command: str) -> None:
+    """Under its options, as every other command's."""
+    out = io.StringIO()
+    with redirect_stdout(out), pytest.raises(SystemExit):
+        main(["sessions", command, "--help"])
+    assert f"Examples:\n    sandbox-agent sessions {command}" in out.getvalue()
