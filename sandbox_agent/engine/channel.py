@@ -126,7 +126,7 @@ class Channel:
                 return frame
         except TimeoutError:
             await self.aclose()
-            raise HandsLostError(f"the process that takes checkpoints did not answer in time") from None
+            raise HandsLostError("the process that takes checkpoints did not answer in time") from None
 
     async def malformed(self) -> HandsLostError:
         """The error for an answer that does not fit; the process is not listened to any further."""
