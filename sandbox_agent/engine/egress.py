@@ -96,6 +96,7 @@ class WayOut:
             protocol=told.protocol,
             address=told.address,
             address_range=told.address_range,
+            unlisted=told.unlisted,
             call_ids=calls,
             times=told.times,
         )

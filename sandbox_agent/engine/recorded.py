@@ -13,12 +13,14 @@ from sandbox_agent.engine.scheduler import holds
 from sandbox_agent.events import (
     AssistantMessage,
     CallEffects,
+    EgressDecided,
     PermissionDecided,
     RunFinished,
     SessionStarted,
     ToolFinished,
     ToolStarted,
 )
+from sandbox_agent.hostnames import authority
 from sandbox_agent.policy.learn import RecordedCall, RecordedRun
 from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.tape import Entry
@@ -70,6 +72,7 @@ class _Reading:
     _cwd: dict[str, str] = field(default_factory=dict)
     _decided: dict[str, tuple[PermissionDecided, str]] = field(default_factory=dict)
     _hosts: dict[str, None] = field(default_factory=dict)
+    _unlisted: dict[str, None] = field(default_factory=dict)
     _most_bytes: int | None = None
 
     def feed(self, entry: Entry) -> None:
@@ -95,9 +98,12 @@ class _Reading:
                 self._hosts |= dict.fromkeys(effects.hosts)
                 if effects.max_rss_bytes is not None:
                     self._most_bytes = max(self._most_bytes or 0, effects.max_rss_bytes)
+            case EgressDecided(unlisted=True) as refused:
+                self._unlisted[authority(refused.host, refused.port)] = None
             case RunFinished(agent_id="main") as ended:
-                self.runs.append(RecordedRun(ended.turns, ended.duration_s, tuple(self._hosts), self._most_bytes))
-                self._hosts, self._most_bytes = {}, None
+                hosts, unlisted = tuple(self._hosts), tuple(self._unlisted)
+                self.runs.append(RecordedRun(ended.turns, ended.duration_s, hosts, unlisted, self._most_bytes))
+                self._hosts, self._unlisted, self._most_bytes = {}, {}, None
             case _:
                 pass
 

@@ -14,6 +14,7 @@ class EgressDecided(Event):
 
     `host` and `port` are what was asked for, "" and 0 where it was no request. `protocol` is "connect" (TLS) or "http".
     `address` is what was connected to, `address_range` the name of the range that an address was refused for.
+    `unlisted` says that it was refused for want of an entry in `sandbox.allow_hosts`.
     `call_ids` are the calls that ran at that moment. `times` counts how often it was decided so in this run: what
     repeats often is told at each doubling only.
     """
@@ -26,6 +27,7 @@ class EgressDecided(Event):
     protocol: str = ""
     address: str | None = None
     address_range: str | None = None
+    unlisted: bool = False
     call_ids: tuple[str, ...] = ()
     times: int = 1
 

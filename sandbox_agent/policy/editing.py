@@ -1,5 +1,5 @@
-"""Changing a policy's text so that a person can review it: rules are added and limits set where they stand, and
-everything else, comments too, stays as it is.
+"""Changing a policy's text so that a person can review it: rules and hosts are added and limits set where they stand,
+and everything else, comments too, stays as it is.
 """
 
 from __future__ import annotations
@@ -13,28 +13,36 @@ import yaml
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.types import Limits
 
+_ALLOW, _HOSTS = ("rules", "allow"), ("sandbox", "allow_hosts")
 
-def edited(text: str, name: str, *, allow: Sequence[str] = (), limits: Limits | None = None) -> str:
-    """The text with further allow rules at the end of its list, and with these limits.
+
+def edited(
+    text: str, name: str, *, allow: Sequence[str] = (), hosts: Sequence[str] = (), limits: Limits | None = None
+) -> str:
+    """The text with further allow rules and hosts at the end of their lists, and with these limits.
 
     Raises:
         PolicyError: it is no YAML mapping, or is written in a way that cannot be added to (tabs, odd flow style).
     """
-    root = _root(text, name)
+    _root(text, name)
     before: Any = yaml.safe_load(text) or {}
-    held = [*((before.get("rules") or {}).get("allow") or ())]
-    if allow:
-        text = _with_rules(text, root, allow)
+    wanted = {place: [*_list(before, *place), *items] for place, items in ((_ALLOW, allow), (_HOSTS, hosts))}
+    for place, items in ((_ALLOW, allow), (_HOSTS, hosts)):
+        if items:
+            text = _with_items(text, _root(text, name), *place, items)
     for key, value in (("turns", limits.turns), ("wall_s", limits.wall_s)) if limits is not None else ():
         text = _with_limit(text, _root(text, name), key, "null" if value is None else f"{value:g}")
     try:
         after: Any = yaml.safe_load(text) or {}
     except yaml.YAMLError:
         after = {}
-    wanted = [*held, *allow] or None
-    if ((after.get("rules") or {}).get("allow") or None) != wanted or before.keys() - after.keys():
-        raise PolicyError("its rules are written in a way that cannot be added to; use block style", location=name)
+    if {place: [*_list(after, *place)] for place in wanted} != wanted or before.keys() - after.keys():
+        raise PolicyError("its lists are written in a way that cannot be added to; use block style", location=name)
     return text
+
+
+def _list(document: Any, section: str, key: str) -> Any:
+    return (document.get(section) or {}).get(key) or ()
 
 
 def scalar(text: str) -> str:
@@ -56,23 +64,23 @@ class _Place:
     value: Any
 
 
-def _with_rules(text: str, root: Any, rules: Sequence[str]) -> str:
-    held = _entry(root, "rules")
+def _with_items(text: str, root: Any, section: str, key: str, items: Sequence[str]) -> str:
+    held = _entry(root, section)
     if held is None or _is_empty(held.value):
-        return _replaced(text, held, "rules", "\n  allow:\n" + _items(rules, 4), root)
-    allow = _entry(held.value, "allow")
-    if allow is None:
+        return _replaced(text, held, section, f"\n  {key}:\n" + _items(items, 4), root)
+    found = _entry(held.value, key)
+    if found is None:
         if held.value.flow_style:
-            return _before_end(text, held.value, f"allow: [{_flow(rules)}]")
+            return _before_end(text, held.value, f"{key}: [{_flow(items)}]")
         column = _first_column(held.value)
-        return _after(text, held.value, " " * column + "allow:\n" + _items(rules, column + 2))
-    if _is_empty(allow.value) and not held.value.flow_style:
-        return _replaced(text, allow, "allow", "\n" + _items(rules, allow.column + 2), held.value)
-    if _is_empty(allow.value):
-        return text[: _start(allow.value)] + f"[{_flow(rules)}]" + text[_end(allow.value) :]
-    if allow.value.flow_style:
-        return _before_end(text, allow.value, _flow(rules))
-    return _after(text, allow.value, _items(rules, _column(allow.value)))
+        return _after(text, held.value, " " * column + f"{key}:\n" + _items(items, column + 2))
+    if _is_empty(found.value) and not held.value.flow_style:
+        return _replaced(text, found, key, "\n" + _items(items, found.column + 2), held.value)
+    if _is_empty(found.value):
+        return text[: _start(found.value)] + f"[{_flow(items)}]" + text[_end(found.value) :]
+    if found.value.flow_style:
+        return _before_end(text, found.value, _flow(items))
+    return _after(text, found.value, _items(items, _column(found.value)))
 
 
 def _with_limit(text: str, root: Any, key: str, value: str) -> str:
@@ -124,12 +132,12 @@ def _replaced(text: str, held: _Place | None, key: str, value: str, parent: Any)
     return f"{head}{first}{'  ' + tail.strip() if tail.strip() else ''}\n{more}{below}"
 
 
-def _items(rules: Sequence[str], column: int) -> str:
-    return "".join(f"{' ' * column}- {scalar(rule)}\n" for rule in rules)
+def _items(items: Sequence[str], column: int) -> str:
+    return "".join(f"{' ' * column}- {scalar(item)}\n" for item in items)
 
 
-def _flow(rules: Sequence[str]) -> str:
-    return ", ".join(scalar(rule) for rule in rules)
+def _flow(items: Sequence[str]) -> str:
+    return ", ".join(scalar(item) for item in items)
 
 
 def _before_end(text: str, node: yaml.Node, addition: str) -> str:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from sandbox_agent.hostnames import HostEntry, HostnameError, authority, canonical_host, split_authority
 from sandbox_agent.policy.generalise import generalised
 from sandbox_agent.policy.policy import Policy
 from sandbox_agent.types import JsonObject, Limits, Mode, PermissionRequest, Verdict
@@ -23,11 +24,13 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """What a run used. `hosts` are those it asked for, `max_rss_bytes` of its largest process, None if not known."""
+    """What a run used. `hosts` are those it asked for, `unlisted` those of them that only want of an entry refused,
+    `max_rss_bytes` of its largest process, None if not known."""
 
     turns: int
     duration_s: float
     hosts: tuple[str, ...] = ()
+    unlisted: tuple[str, ...] = ()
     max_rss_bytes: int | None = None
 
 
@@ -45,12 +48,13 @@ class SetApart:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """`rules` are allow rules to add to the policy. `limits` are the smallest the runs fit in, never looser than the
-    policy's."""
+    """`rules` are allow rules to add to the policy, `opened` entries for `sandbox.allow_hosts`. `limits` are the
+    smallest the runs fit in, never looser than the policy's. `hosts` are all that were asked for."""
 
     rules: tuple[str, ...]
     apart: tuple[SetApart, ...]
     limits: Limits
+    opened: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     max_rss_bytes: int | None = None
 
@@ -68,7 +72,7 @@ def learn(
     Args:
         policy: where it starts; its own deny and ask rules stand.
         calls: in any order.
-        runs: for the limits and hosts; without any the policy's limits stay.
+        runs: for the limits and hosts; without any these stay as they are.
         mode: the mode they are judged in; None is the policy's, and what dontAsk denies counts as asked.
         generalise_from: so many alike rules become a wider one; None: never.
     """
@@ -97,7 +101,8 @@ def learn(
     used = tuple(runs)
     hosts = tuple(sorted({host for run in used for host in run.hosts}))
     most_bytes = max((run.max_rss_bytes for run in used if run.max_rss_bytes is not None), default=None)
-    return Learned(tuple(rules), tuple(apart), _limits(policy.limits, used), hosts, most_bytes)
+    opened = _opened(policy.sandbox.allow_hosts, used)
+    return Learned(tuple(rules), tuple(apart), _limits(policy.limits, used), opened, hosts, most_bytes)
 
 
 def _distinct(calls: Sequence[RecordedCall]) -> Iterable[RecordedCall]:
@@ -112,6 +117,20 @@ def _why(verdict: Verdict, reason: str, rule: str | None, location: str | None) 
     if verdict is Verdict.DENY:
         return f"denied by rule {place}" if place else f"denied: {reason}"
     return f"always asked by rule {place}" if place else f"no rule can cover it: {reason}"
+
+
+def _opened(held: Sequence[HostEntry], runs: Iterable[RecordedRun]) -> tuple[str, ...]:
+    """The entries that were missing and are still; a record may have been through other hands."""
+    found: dict[str, None] = {}
+    for text in sorted({text for run in runs for text in run.unlisted}):
+        try:
+            host, port = split_authority(text)
+            host = canonical_host(host)
+        except HostnameError:
+            continue
+        if not any(entry.covers(host, port) for entry in held):
+            found[authority(host, port)] = None
+    return tuple(found)
 
 
 def _limits(held: Limits, runs: Sequence[RecordedRun]) -> Limits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import (
     AssistantMessage,
     CallEffects,
+    EgressDecided,
     Event,
     PermissionDecided,
     RunFinished,
@@ -169,13 +171,18 @@ def test_a_text_is_added_to_as_it_is_written(text: str) -> None:
     shipped = Path(__file__).parents[2] / "policies" / f"{text}.yaml"
     text = shipped.read_text() if shipped.name != ".yaml" and shipped.is_file() else text
     rules = ("Bash(make \"x\" 'y' # z)", "Edit(/a\\ é)")
-    new = edited(text, "p", allow=rules, limits=Limits(turns=7, wall_s=60.0))
+    hosts = ("a.example:443", "[2001:db8::1]:80")
+    new = edited(text, "p", allow=rules, hosts=hosts, limits=Limits(turns=7, wall_s=60.0))
     before, after = parse_policy(text, "p"), parse_policy(new, "p")
 
     assert [rule.text for rule in after.rules.allow] == [*(rule.text for rule in before.rules.allow), *rules]
     assert [rule.text for rule in after.rules.deny] == [rule.text for rule in before.rules.deny]
     assert after.limits == Limits(turns=7, wall_s=60.0)
-    assert after.sandbox == before.sandbox
+    assert [entry.text for entry in after.sandbox.allow_hosts] == [
+        *(entry.text for entry in before.sandbox.allow_hosts),
+        *hosts,
+    ]
+    assert replace(after.sandbox, allow_hosts=()) == replace(before.sandbox, allow_hosts=())
     assert {line for line in text.splitlines() if line.lstrip().startswith("#")} <= set(new.splitlines())
 
 
@@ -192,6 +199,16 @@ def test_limits_are_lowered_to_what_the_runs_used_and_never_raised() -> None:
     assert learn(base, (), [RecordedRun(7, 61.0), RecordedRun(9, 3.0)]).limits == Limits(turns=9, wall_s=120.0)
     assert learn(base, (), [RecordedRun(99, 1.0)]).limits == Limits(turns=50, wall_s=60.0)
     assert learn(base, ()).limits == base.limits
+
+
+def test_hosts_are_opened_that_only_want_of_an_entry_refused() -> None:
+    """Not what an entry covers already, and not what is no host."""
+    base = parse_policy('sandbox: {allow_hosts: ["*.example.org:443"]}', "p")
+    unlisted = ("b.test:443", "a.example.org:443", "a.example.org:80", "b.test:443", "$(x):1", "@python")
+    found = learn(base, (), [RecordedRun(1, 1.0, unlisted=unlisted), RecordedRun(1, 1.0, unlisted=("[::1]:80",))])
+
+    assert found.opened == ("[::1]:80", "a.example.org:80", "b.test:443")
+    assert learn(base, (), [RecordedRun(1, 1.0, hosts=("b.test:443",))]).opened == ()
 
 
 def block(call_id: str, name: str, **fields: object) -> dict[str, object]:
@@ -242,6 +259,8 @@ def test_a_record_tells_calls_as_they_ran(tmp_path: Path) -> None:
             call_id="2", tool="Bash", read_only=False, batch=0, duration_s=0, changed=None, hosts=("b.example:443",),
             max_rss_bytes=5,
         ),
+        EgressDecided(host="c.example", port=443, verdict="deny", reason="", unlisted=True),
+        EgressDecided(host="d.example", port=443, verdict="deny", reason="its address is private"),
         RunFinished(status="done", text="", turns=3, usage=Usage(), duration_s=1.5),
     ]  # fmt: skip
     tape = TapeWriter(tmp_path / "events.jsonl")
@@ -260,5 +279,5 @@ def test_a_record_tells_calls_as_they_ran(tmp_path: Path) -> None:
         ("mcp__a__b", "/workspace", "a hook refused it: guard"),
     ]
     assert [access.path for access in found.calls[3].request.subject.paths] == ["/workspace/a.py"]
-    assert found.runs == (RecordedRun(3, 1.5, ("b.example:443",), 5),)
+    assert found.runs == (RecordedRun(3, 1.5, ("b.example:443",), ("c.example:443",), 5),)
     assert found.policies == ("mine",)

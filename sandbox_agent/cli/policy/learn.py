@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -38,6 +39,7 @@ from sandbox_agent.types import JsonObject, Mode
 @click.option("--mode", type=click.Choice([mode.value for mode in Mode]), help="Judge in it. Default: the policy's.")
 @click.option("--generalise", metavar="N", type=click.IntRange(min=2), help="N alike rules become a wider one.")
 @click.option("--limits/--no-limits", default=True, show_default=True, help="Lower the limits to what the runs used.")
+@click.option("--hosts/--no-hosts", default=True, show_default=True, help="Open the hosts that were not listed.")
 @click.option("--write", metavar="FILE", type=click.Path(path_type=Path), help="Write the whole policy to a new file.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document in place of the diff.")
 def COMMAND(
@@ -46,6 +48,7 @@ def COMMAND(
     mode: str | None,
     generalise: int | None,
     limits: bool,
+    hosts: bool,
     write: Path | None,
     as_json: bool,
 ) -> int:
@@ -58,13 +61,14 @@ def COMMAND(
     found = learn(
         judged_by,
         records.calls,
-        records.runs if limits else (),
+        records.runs,
         mode=Mode(mode) if mode else None,
         generalise_from=generalise,
     )
     before = path.read_text("utf-8")
+    found = replace(found, limits=found.limits if limits else judged_by.limits, opened=found.opened if hosts else ())
     new_limits = found.limits if found.limits != judged_by.limits else None
-    after = edited(before, label, allow=found.rules, limits=new_limits)
+    after = edited(before, label, allow=found.rules, hosts=found.opened, limits=new_limits)
     if write is not None:
         _write(write, after)
     diff = "".join(difflib.unified_diff(_lines(before), _lines(after), label, label))
@@ -129,6 +133,7 @@ def _document(found: Learned, label: str, diff: str) -> JsonObject:
         "policy": label,
         "allow": list(found.rules),
         "limits": {"turns": found.limits.turns, "wall_s": found.limits.wall_s},
+        "allow_hosts": list(found.opened),
         "hosts": list(found.hosts),
         "max_rss_bytes": found.max_rss_bytes,
         "apart": [apart.as_json() for apart in found.apart],
@@ -144,6 +149,8 @@ def _say(found: Learned, records: Recorded) -> None:
     for apart in found.apart:
         summary = shorten(" ".join(apart.request.subject.summary.split()), 100)
         say(f"not allowed: {apart.request.tool} {summary}: {' '.join(apart.why.split())}")
+    if found.opened:
+        say(f"hosts that were refused because no entry was there: {', '.join(found.opened)}; open only what you know")
     if found.hosts:
         say(f"hosts that were asked for: {', '.join(found.hosts)}")
     if found.max_rss_bytes is not None:

@@ -31,11 +31,12 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A no. `status` is that of the HTTP answer, `reason` is for whoever asked, `address_range` names the range that an
-    address is in."""
+    address is in. `unlisted` says that nothing but an entry for the host was missing."""
 
     reason: str
     status: int = 403
     address_range: str | None = None
+    unlisted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Gate:
             return asked, entry
         if self._fault is not None:
             return asked, Refusal(f"{asked.text} is refused: {self._fault}, so every host is")
-        return asked, Refusal(f"{asked.text} is not in {SETTING}")
+        return asked, Refusal(f"{asked.text} is not in {SETTING}", unlisted=True)
 
     def judge(self, asked: Asked, entry: HostEntry, addresses: Sequence[str]) -> Passed | Refusal:
         """Which of a name's addresses may be connected to; a refusal where none may."""

@@ -34,6 +34,7 @@ class Decided:
     protocol: Protocol = ""
     address: str | None = None
     address_range: str | None = None
+    unlisted: bool = False
     times: int = 1
 
 
@@ -92,6 +93,7 @@ class Ledger:
             allowed=False,
             reason=key[2] or "refused",
             address_range=refusal.address_range,
+            unlisted=refusal.unlisted,
             times=times,
         )
         self._tell_now_and_then(key, times, decided)
