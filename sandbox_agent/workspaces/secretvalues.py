@@ -18,7 +18,7 @@ from sandbox_agent.workspaces.tree import Tree
 
 MIN_VALUE_CHARS = 8
 MAX_FILE_BYTES = 256 * 1024
-MAX_ALL_BYTES = 4 * 1024 * 1024
+MAX_ALL_BYTES = 1024 * 1024
 
 # A repository may bring its own `.env`: none of these may take longer than in proportion to the text.
 _TELLING_NAME = re.compile(
