@@ -99,13 +99,17 @@ def test_whoever_reaches_a_socket_of_the_machine_is_heard(tmp_path: Path) -> Non
 def test_a_process_of_the_attack_that_is_left_is_found(tmp_path: Path) -> None:
     """The payload's daemon, started here on the machine."""
     with planted(tmp_path) as ground:
-        argv = [sys.executable, "payload.py", "stay", token_of(ground)]
-        process = subprocess.Popen(argv, cwd=ground.repository)
+        # Popen comes back before the kernel shows the new program's arguments: the child says when it is there.
+        code = "import payload; print('there', flush=True); payload.stay()"
+        argv = [sys.executable, "-c", code, token_of(ground)]
+        process = subprocess.Popen(argv, cwd=ground.repository, stdout=subprocess.PIPE)
         try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"there\n"
             found = ground.processes()
         finally:
             process.kill()
-            process.wait()
+            process.communicate()
 
         assert f"process {process.pid} of the attack still runs" in found
         assert ground.processes() == []
