@@ -181,10 +181,19 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run may use. None means no limit."""
+    """What a run may use, all its agents together. None means no limit.
+
+    `tokens` counts what models read (from the cache too) and write. `subagent_depth` is how many levels there may be
+    below the first agent, `subagents_at_once` how many run at one time, `subagents_total` how many are ever started.
+    """
 
     turns: int | None = 200
     wall_s: float | None = 3600.0
+    tokens: int | None = None
+    cost_usd: float | None = None
+    subagent_depth: int = 2
+    subagents_at_once: int = 8
+    subagents_total: int = 50
 
 
 def nests_too_deep(value: object) -> bool:
