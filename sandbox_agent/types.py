@@ -138,6 +138,8 @@ class Decision:
     """A verdict with its reason. `rule` is the rule text or id, `location` its `file:line`, None if no rule spoke.
 
     `layer` names the part of the policy that the rule is from, `hook` the hook that spoke; None if neither is known.
+    `for_model` is what the model is told instead of the reason, where that quotes what may have been written for it to
+    obey; None where the reason does.
     """
 
     verdict: Verdict
@@ -146,6 +148,7 @@ class Decision:
     location: str | None = None
     layer: str | None = None
     hook: str | None = None
+    for_model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -22,6 +23,8 @@ from sandbox_agent.policy.hooks import HookEvent
 from sandbox_agent.prompts import prompt
 from sandbox_agent.tools.validation import parse_input
 from sandbox_agent.types import Decision, JsonObject, PermissionRequest, Subject, ToolResult, ToolUse, Verdict
+
+_MARK_BEGINS = re.compile(r"<(?=[\s/]*hook-output)", re.IGNORECASE)
 
 Look = Callable[[Call], Awaitable[Subject | Decision | None]]
 """What a call is about, with its paths resolved; anything but a `Subject` is a call that will not run."""
@@ -95,7 +98,9 @@ async def after(session: Session, call: Call, subject: Subject, result: ToolResu
         if answer.fault is not None:
             session.emit(Notice(agent_id=session.agent_id, level="warning", text=f"the hook {hook.id} {answer.fault}"))
         if verdict_of(hook, answer) is Verdict.DENY:
-            notes.append(prompt("engine/hook_feedback").format(hook=hook.id, reason=answer.reason))
+            notes.append(
+                prompt("engine/hook_feedback").format(hook=hook.id, reason=reason_for_model(hook, answer.reason))
+            )
         if answer.context:
             notes.append(told(hook, answer.context))
     return tuple(notes)
@@ -112,11 +117,17 @@ def with_notes(result: ToolResult, notes: Sequence[str]) -> ToolResult:
 
 
 def told(hook: AnyHook, text: str) -> str:
-    """A hook's context as the model gets it: whose it is, and what it is worth."""
-    # What it says cannot end the mark around it early.
-    inner = text.replace("</hook-output", "&lt;/hook-output")
+    """A hook's words as the model gets them: whose they are, and what they are worth."""
+    # What it says can neither end the mark around it early nor begin another, however that is written.
+    inner = _MARK_BEGINS.sub("&lt;", text)
     wrapped = prompt("engine/hook_context").format(hook=hook.id, source=place_of(hook), text=inner)
     return f"{prompt('engine/hook_untrusted')}\n{wrapped}" if place_of(hook) == "container" else wrapped
+
+
+def reason_for_model(hook: AnyHook, reason: str | None) -> str:
+    """A hook's reason inside a sentence for the model: as it is from the user's side, marked from the container."""
+    text = reason or "it gave no reason"
+    return f"\n{told(hook, text)}" if place_of(hook) == "container" else text
 
 
 def about(session: Session) -> JsonObject:
@@ -180,7 +191,7 @@ def _with_answer(hooked: Hooked, hook: AnyHook, answer: HookAnswer) -> Hooked:
     if answer.updated_input is not None:
         call = _rewritten(call, copy.deepcopy(answer.updated_input)).call
         shown = cut(json.dumps(call.use.input, ensure_ascii=False), MAX_CONTEXT_CHARS)
-        notes.append(prompt("engine/hook_rewrote").format(hook=hook.id, input=shown))
+        notes.append(prompt("engine/hook_rewrote").format(hook=hook.id, input=reason_for_model(hook, shown)))
     if answer.context:
         notes.append(told(hook, answer.context))
     granted, strictest = hooked.granted, hooked.decision
@@ -197,9 +208,13 @@ def _decision(hook: AnyHook, answer: HookAnswer) -> Decision | None:
     if verdict is None:
         return None
     if answer.fault is not None:
+        says, said = "failed, and a hook that fails denies", answer.fault
         text = f"the hook {hook.id} {answer.fault}, and a hook that fails denies."
     else:
         says = {Verdict.DENY: "blocked it", Verdict.ASK: "wants it asked", Verdict.ALLOW: "allows it"}[verdict]
-        text = f"the hook {hook.id} {says}" + (f": {answer.reason}" if answer.reason else "")
+        said = answer.reason
+        text = f"the hook {hook.id} {says}" + (f": {said}" if said else "")
         text += "." if text[-1].isalnum() else ""
-    return Decision(verdict, text, location=hook.location, hook=hook.id)
+    quotes = said is not None and place_of(hook) == "container"
+    for_model = f"the hook {hook.id} {says}.\n{told(hook, said)}" if quotes and said else None
+    return Decision(verdict, text, location=hook.location, hook=hook.id, for_model=for_model)

@@ -73,7 +73,8 @@ async def _look(session: Session, call: Call) -> Subject | Decision | None:
 
 def refusal(decision: Decision) -> ToolResult:
     """What the model is told of a denied call: the reason, and that its siblings went on."""
-    text = f"Permission denied: {decision.reason} Do not try to reach the same end another way; say what you need."
+    said = f"{decision.reason} " if decision.for_model is None else f"{decision.for_model}\n"
+    text = f"Permission denied: {said}Do not try to reach the same end another way; say what you need."
     return ToolResult(text, is_error=True, meta={"denied": True, "reason": decision.reason})
 
 
@@ -169,8 +170,10 @@ def _way_out(session: Session, request: PermissionRequest, decision: Decision) -
 
 async def _ask(session: Session, call: Call, request: PermissionRequest, decision: Decision) -> Decision:
     if session.approver is None or session.mode is Mode.DONT_ASK:
-        reason = f"{decision.reason} Nobody is there to ask: {_way_out(session, request, decision)}"
-        return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=reason))
+        nobody = f"Nobody is there to ask: {_way_out(session, request, decision)}"
+        for_model = None if decision.for_model is None else f"{decision.for_model}\n{nobody}"
+        denied = replace(decision, verdict=Verdict.DENY, reason=f"{decision.reason} {nobody}", for_model=for_model)
+        return _note(session, call, denied)
     # A copy: what the approver does to it changes nothing of what runs. A secret in it is named instead of shown.
     redactor = session.secrecy.redactor
     shown = copy.deepcopy(redactor.value(call.use.input))
@@ -189,9 +192,9 @@ async def _ask(session: Session, call: Call, request: PermissionRequest, decisio
         answer = ApprovalAnswer(False, reason=f"the approver gave no answer but {type(answer).__name__}.")
     if answer.allow is not True:
         told = f"the person said no: {answer.reason}" if answer.reason else "the person said no."
-        return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=told), answer)
+        return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=told, for_model=None), answer)
     added = _remember(session, answer, suggested, request)
-    said_yes = replace(decision, verdict=Verdict.ALLOW, reason="the person said yes.")
+    said_yes = replace(decision, verdict=Verdict.ALLOW, reason="the person said yes.", for_model=None)
     return _note(session, call, said_yes, answer, saved_rules=added)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import anyio
 
-from sandbox_agent.engine.call_hooks import about, told
+from sandbox_agent.engine.call_hooks import about, reason_for_model, told
 from sandbox_agent.engine.hook_answers import HookAnswer
 from sandbox_agent.engine.hooks import AnyHook, Hooks, ProgramHook, verdict_of
 from sandbox_agent.engine.session import Session
@@ -87,7 +87,8 @@ async def may_stop(session: Session, text: str, blocked: int) -> bool:
     for hook in hooks.of(HookEvent.STOP) if hooks is not None else ():
         answer = await _run(session, hook, {"stop_hook_active": blocked > 0, "last_assistant_message": text})
         if verdict_of(hook, answer) is Verdict.DENY:
-            reasons.append(prompt("engine/hook_stop").format(hook=hook.id, reason=answer.reason))
+            reason = reason_for_model(hook, answer.reason)
+            reasons.append(prompt("engine/hook_stop").format(hook=hook.id, reason=reason))
     if not reasons:
         return True
     if blocked >= STOP_BLOCKS:
