@@ -2,7 +2,7 @@
 
 The conversation *is* the fold of these events (`engine.history.fold`). `TextDelta` and `ThinkingDelta` are for
 live output only and are not recorded: the whole text follows in `AssistantMessage`. A new event is a class in
-`calls`, `network` or `session`, and its name here.
+`calls`, `jobs`, `network` or `session`, and its name here.
 """
 
 from sandbox_agent.events.base import Event
@@ -15,6 +15,7 @@ from sandbox_agent.events.calls import (
     ToolStarted,
 )
 from sandbox_agent.events.codec import EVENT_TYPES, decode, encode
+from sandbox_agent.events.jobs import JobFinished, JobStarted
 from sandbox_agent.events.network import EgressDecided, EgressEnded
 from sandbox_agent.events.session import (
     RECORD_VERSION,
@@ -27,6 +28,7 @@ from sandbox_agent.events.session import (
     LimitReached,
     ModelRetrying,
     Notice,
+    ProjectInstructions,
     RequestStarted,
     ReviewReady,
     RunFinished,
@@ -50,11 +52,14 @@ __all__ = [
     "Event",
     "FolderDrifted",
     "HookRan",
+    "JobFinished",
+    "JobStarted",
     "LimitReached",
     "ModelRetrying",
     "Notice",
     "PermissionAsked",
     "PermissionDecided",
+    "ProjectInstructions",
     "RequestStarted",
     "ReviewReady",
     "RunFinished",

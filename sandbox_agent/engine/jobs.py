@@ -1,0 +1,244 @@
+"""The jobs of a session, commands and agents alike: each runs in the session's tasks and ends exactly once.
+
+Whoever starts a job gives `Jobs.add` what it does, as a coroutine function that returns how it ended. Its end is one
+`JobFinished` event and one message in its owner's queue, behind everything else (`later`), unless a tool call was
+waiting for it and tells of it itself. The session awaits its jobs with `wait_change` (one ended) or `wait_idle` (all
+did), ends those of one agent with `stop_all`, and everything with `close`, before anybody looks at what changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+from anyio.abc import TaskGroup
+
+from sandbox_agent.engine.queue import MessageQueue, Priority
+from sandbox_agent.errors import SandboxAgentError, ToolError
+from sandbox_agent.events import Event, JobFinished, JobStarted
+from sandbox_agent.prompts import prompt
+from sandbox_agent.tools.jobs import Job, JobKind, JobState
+
+MOST_SHELLS = 16
+"""Commands at once, of all agents together. Agents have limits of their own."""
+
+MOST_KEPT = 200
+"""Ended jobs that can still be asked for; the oldest are forgotten."""
+
+SESSION_ENDED = "the session ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a job ended by itself. `tail` is what the model is shown of it: last lines, or an agent's whole answer."""
+
+    state: JobState
+    exit_code: int | None = None
+    note: str = ""
+    tail: str = ""
+    output_bytes: int | None = None
+
+
+Work = Callable[[Job], Awaitable[Ending]]
+
+
+class Jobs:
+    """The registry of one session, for all its agents."""
+
+    def __init__(self, emit: Callable[[Event], None], tasks: TaskGroup, *, most_shells: int = MOST_SHELLS) -> None:
+        self._emit = emit
+        self._tasks = tasks
+        self._most_shells = most_shells
+        self._jobs: dict[str, Job] = {}
+        self._closed = False
+        self._ended = anyio.Event()
+
+    def add(self, job: Job, work: Work, queue: MessageQueue) -> Job:
+        """Start a job.
+
+        Args:
+            job: a new one, with an id that no other has (see `new_id`).
+            work: does it. It is cancelled when the job is stopped or the session ends. A `SandboxAgentError` from it
+                makes the job `FAILED` with that text; any other exception is a fault of ours and ends the session.
+            queue: of its owner, which hears of its end.
+
+        Raises:
+            ToolError: too many commands run, or the session is ending.
+        """
+        if self._closed:
+            raise ToolError(f"Not started: {SESSION_ENDED}, and no job outlives it.")
+        if job.kind is JobKind.SHELL:
+            self._check_room()
+        if job.id in self._jobs:
+            raise ValueError(f"there is a job {job.id} already")
+        self._jobs[job.id] = job
+        job.tell = partial(self._tell, job, queue)
+        self._emit(
+            JobStarted(
+                agent_id=job.agent_id,
+                job_id=job.id,
+                kind=job.kind.value,
+                what=job.what,
+                call_id=job.call_id,
+                output_path=job.output_path,
+                limit_s=job.limit_s,
+            )
+        )
+        self._tasks.start_soon(self._run, job, work)
+        return job
+
+    def new_id(self, prefix: str, call_id: str) -> str:
+        """An id that no job of this session has, the same for the same call whenever it is played again."""
+        plain = "".join(char for char in call_id.removeprefix("toolu_") if char.isascii() and char.isalnum())
+        wanted = f"{prefix}_{plain[-8:] or 'job'}"
+        found, number = wanted, 2
+        while found in self._jobs:
+            found, number = f"{wanted}_{number}", number + 1
+        return found
+
+    def get(self, job_id: str, agent_id: str) -> Job | None:
+        """A job by id, of that agent only; None if there is no such."""
+        job = self._jobs.get(job_id)
+        return job if job is not None and job.agent_id == agent_id else None
+
+    def of(self, agent_id: str) -> tuple[Job, ...]:
+        """All jobs of an agent that are known, the oldest first."""
+        return tuple(job for job in self._jobs.values() if job.agent_id == agent_id)
+
+    def running(self, agent_id: str | None = None) -> tuple[Job, ...]:
+        """What runs now, of one agent or (None) of all, the oldest first."""
+        return tuple(job for job in self._jobs.values() if job.running and agent_id in (None, job.agent_id))
+
+    async def wait_change(self, timeout_s: float | None, agent_id: str | None = None) -> bool:
+        """Wait until one of the jobs that run now has ended, and its message is in the queue; at once if none runs.
+
+        Returns:
+            Whether one ended; False when none ran, or the time was up first.
+        """
+        watched = self.running(agent_id)
+        if not watched:
+            return False
+        with anyio.move_on_after(timeout_s):
+            while all(job.running for job in watched):
+                await self._ended.wait()
+        return any(not job.running for job in watched)
+
+    async def wait_idle(self, timeout_s: float | None, agent_id: str | None = None) -> tuple[Job, ...]:
+        """Wait until no job runs, those included that start meanwhile. Returns what still runs when the time is up."""
+        with anyio.move_on_after(timeout_s):
+            while self.running(agent_id):
+                await self._ended.wait()
+        return self.running(agent_id)
+
+    async def stop_all(
+        self, note: str, agent_id: str | None = None, *, state: JobState = JobState.KILLED
+    ) -> tuple[Job, ...]:
+        """End the jobs of one agent, or (None) all, and wait until they have. Others may be started afterwards.
+
+        Args:
+            note: why, in a few words, for the record and the model.
+            agent_id: whose.
+            state: what becomes of them.
+
+        Returns:
+            Those that ran.
+        """
+        stopped = self.running(agent_id)
+        async with anyio.create_task_group() as group:
+            for job in stopped:
+                group.start_soon(job.stop, note, state)
+        return stopped
+
+    async def close(self) -> tuple[Job, ...]:
+        """End everything for good, as `CLOSED`. Shielded; bounded by the sandbox's own time for ending a call."""
+        self._closed = True
+        stopped: tuple[Job, ...] = ()
+        with anyio.CancelScope(shield=True):
+            stopped = await self.stop_all(SESSION_ENDED, state=JobState.CLOSED)
+        return stopped
+
+    def _check_room(self) -> None:
+        shells = [job for job in self.running() if job.kind is JobKind.SHELL]
+        if len(shells) >= self._most_shells:
+            names = ", ".join(job.id for job in shells)
+            raise ToolError(
+                f"Not started: {len(shells)} commands run in the background already, and that is the most there may "
+                f"be ({names}). Stop one with TaskStop, or wait for one with TaskOutput."
+            )
+
+    async def _run(self, job: Job, work: Work) -> None:
+        ending = Ending(JobState.CLOSED, note=SESSION_ENDED)
+        try:
+            with job.scope:
+                ending = await work(job)
+            if job.scope.cancelled_caught:
+                state, note = job.ends_as
+                ending = Ending(state, note=note)
+        except SandboxAgentError as exc:
+            ending = Ending(JobState.FAILED, note=str(exc))
+        finally:
+            self._finish(job, ending)
+
+    def _finish(self, job: Job, ending: Ending) -> None:
+        job.state, job.exit_code = ending.state, ending.exit_code
+        job.note, job.tail = ending.note, ending.tail
+        job.ended_s = time.monotonic()
+        self._emit(
+            JobFinished(
+                agent_id=job.agent_id,
+                job_id=job.id,
+                kind=job.kind.value,
+                what=job.what,
+                call_id=job.call_id,
+                state=job.state.value,
+                exit_code=job.exit_code,
+                duration_s=job.duration_s,
+                note=job.note,
+                output_bytes=ending.output_bytes,
+            )
+        )
+        if not job.watchers:
+            job.tell()
+        job.done.set()
+        self._ended.set()
+        self._ended = anyio.Event()
+        self._forget()
+
+    def _tell(self, job: Job, queue: MessageQueue) -> None:
+        if job.state is not JobState.CLOSED:  # nobody is there any more to be told
+            queue.put(told(job), Priority.LATER)
+
+    def _forget(self) -> None:
+        ended = [job.id for job in self._jobs.values() if not job.running]
+        for job_id in ended[: max(0, len(ended) - MOST_KEPT)]:
+            del self._jobs[job_id]
+
+
+def told(job: Job) -> str:
+    """How a job ended, for the model."""
+    where = f"Its whole output is in {job.output_path}; TaskOutput reads it, too." if job.output_path else ""
+    text = prompt("engine/job_ended").format(
+        id=job.id, kind=job.kind.value, what=job.what, ended=ended_words(job), where=where, tail=job.tail
+    )
+    return text.strip()
+
+
+def ended_words(job: Job) -> str:
+    """How it ended, in a few words."""
+    words = {
+        JobState.RUNNING: "is still running",
+        JobState.EXITED: "ended" if job.exit_code is None else f"ended with exit code {job.exit_code}",
+        JobState.TIMED_OUT: f"was killed at its limit of {job.limit_s or 0:g} s",
+        JobState.KILLED: "was stopped",
+        JobState.FAILED: "failed",
+        JobState.CLOSED: "was ended",
+    }[job.state]
+    return f"{words} ({job.note})" if job.note else words
+
+
+def names(jobs: Sequence[Job]) -> str:
+    """Jobs in a line for people."""
+    return ", ".join(f"{job.id} (`{job.what}`)" for job in jobs)
