@@ -152,13 +152,11 @@ class Jobs:
                 group.start_soon(job.stop, note, state)
         return stopped
 
-    async def close(self) -> tuple[Job, ...]:
+    async def close(self) -> None:
         """End everything for good, as `CLOSED`. Shielded; bounded by the sandbox's own time for ending a call."""
         self._closed = True
-        stopped: tuple[Job, ...] = ()
         with anyio.CancelScope(shield=True):
-            stopped = await self.stop_all(SESSION_ENDED, state=JobState.CLOSED)
-        return stopped
+            await self.stop_all(SESSION_ENDED, state=JobState.CLOSED)
 
     def _check_room(self) -> None:
         shells = [job for job in self.running() if job.kind is JobKind.SHELL]
