@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio
@@ -19,6 +20,7 @@ from sandbox_agent.errors import ToolError
 from sandbox_agent.events import ToolFinished, ToolResultsMessage, ToolStarted
 from sandbox_agent.models.base import Answer
 from sandbox_agent.prompts import prompt
+from sandbox_agent.tools.base import as_call
 from sandbox_agent.tools.cap import cap
 from sandbox_agent.tools.validation import parse_input, unknown_tool
 from sandbox_agent.types import ToolResult, ToolUse, Verdict
@@ -113,7 +115,7 @@ async def _run_judged(
         session.effects.begin(doing)
         result = None
         try:
-            with metered(doing.meter):
+            with metered(doing.meter), as_call(call.use.id):
                 result = await _run_tool(session, running[call.use.id])
         finally:
             session.effects.end(doing, result)
@@ -124,10 +126,21 @@ async def _run_judged(
         await _conclude(session, running[call.use.id], result, duration_s, results)
 
     changing += [doing.call_id for doing in doings.values() if not doing.read_only]
-    await session.ready_for(doings.values())
     # Once more: what a hook rewrote may no longer run beside others.
     for together in partition([judged.call for judged in allowed]):
-        await run_batch(together, run_one)
+        async with _lane(session, [doings[call.use.id] for call in together]):
+            await session.ready_for([doings[call.use.id] for call in together])
+            await run_batch(together, run_one)
+
+
+@asynccontextmanager
+async def _lane(session: Session, doings: Sequence[Doing]) -> AsyncIterator[None]:
+    """The write lane, for calls that may change something: those of all agents run one after the other."""
+    if all(doing.read_only for doing in doings):
+        yield
+        return
+    async with session.rights.lane:
+        yield
 
 
 async def _conclude(
@@ -149,7 +162,7 @@ def _doing(session: Session, judged: gate.Judged, batch: int) -> Doing:
         tool=judged.call.use.name,
         summary=judged.subject.summary,
         agent_id=session.agent_id,
-        parent_id=None,
+        parent_id=session.parent.agent_id if session.parent is not None else None,
         batch=batch,
         read_only=holds(tool.read_only, judged.call.input),
         runs_programs=judged.subject.command is not None or tool.source != "builtin",

@@ -23,6 +23,7 @@ from sandbox_agent.engine.scheduler import Call
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import Notice, PermissionAsked, PermissionDecided
+from sandbox_agent.policy.policy import Policy
 from sandbox_agent.types import Decision, Mode, PermissionRequest, Subject, ToolResult, Verdict
 
 RESOLVE_ATTEMPTS = 2
@@ -117,7 +118,7 @@ async def _decide(session: Session, hooked: Hooked, subject: Subject) -> Decisio
     call = hooked.call
     request = request_of(session, call, subject)
     try:
-        decide = partial(session.policy.decide, request, session.mode)
+        decide = partial(_strictest, session.policy, request, session.modes)
         # A command can have hundreds of parts; the event loop is not kept waiting for them.
         heavy = subject.command is not None
         decision = await anyio.to_thread.run_sync(decide, abandon_on_cancel=True) if heavy else decide()
@@ -128,7 +129,7 @@ async def _decide(session: Session, hooked: Hooked, subject: Subject) -> Decisio
         decision = by_hook
     if decision.verdict is not Verdict.ASK:
         return _note(session, call, decision)
-    if by_hook is None and _remembered_as(request) in session.allowed_inputs:
+    if by_hook is None and _remembered_as(request) in session.rights.allowed_inputs:
         allowed = Decision(Verdict.ALLOW, "allowed for this session by the person.")
         return _note(session, call, allowed)
     answered = await _answered_by_hook(session, hooked, request, decision)
@@ -137,11 +138,16 @@ async def _decide(session: Session, hooked: Hooked, subject: Subject) -> Decisio
     return await _ask(session, call, request, decision)
 
 
+def _strictest(policy: Policy, request: PermissionRequest, modes: Sequence[Mode]) -> Decision:
+    """What an agent's own mode says, unless that of an agent above it is stricter: no sub-agent may do more."""
+    return max((policy.decide(request, mode) for mode in modes), key=lambda decision: decision.verdict)
+
+
 async def _answered_by_hook(
     session: Session, hooked: Hooked, request: PermissionRequest, decision: Decision
 ) -> Decision | None:
     """What a hook says in place of the person; nobody may say it where the mode has the question denied."""
-    if session.mode is Mode.DONT_ASK:
+    if Mode.DONT_ASK in session.modes:
         return None
     if hooked.granted is not None and hooked.decision is None:
         return hooked.granted
@@ -169,7 +175,7 @@ def _way_out(session: Session, request: PermissionRequest, decision: Decision) -
 
 
 async def _ask(session: Session, call: Call, request: PermissionRequest, decision: Decision) -> Decision:
-    if session.approver is None or session.mode is Mode.DONT_ASK:
+    if session.approver is None or Mode.DONT_ASK in session.modes:
         nobody = f"Nobody is there to ask: {_way_out(session, request, decision)}"
         for_model = None if decision.for_model is None else f"{decision.for_model}\n{nobody}"
         denied = replace(decision, verdict=Verdict.DENY, reason=f"{decision.reason} {nobody}", for_model=for_model)
@@ -180,9 +186,10 @@ async def _ask(session: Session, call: Call, request: PermissionRequest, decisio
     suggested = _suggested(session, request, decision)
     subject, asked = redactor.subject(request.subject), replace(decision, reason=redactor.text(decision.reason))
     question = ApprovalRequest(call.use.id, call.use.name, subject, shown, asked, suggested)
-    _note_question(session, question, request.input_sha256)
     try:
-        answer = await session.approver(question)
+        async with session.rights.asking:
+            _note_question(session, question, request.input_sha256)
+            answer = await session.approver(question)
     except anyio.get_cancelled_exc_class():
         _note(session, call, Decision(Verdict.DENY, "the question was interrupted."), ApprovalAnswer(False))
         raise
@@ -206,10 +213,10 @@ def _remember(
     if answer.scope not in ("session", "always"):
         return ()
     if not suggested:
-        session.allowed_inputs.add(_remembered_as(request))
+        session.rights.allowed_inputs.add(_remembered_as(request))
         return ()
     for rule in suggested:
-        session.policy = session.policy.with_allow(rule)
+        session.rights.policy = session.policy.with_allow(rule)
         if answer.scope == "always" and session.save_rule is not None:
             try:
                 session.save_rule(rule)
@@ -271,5 +278,5 @@ def _note(
     )
     if decision.verdict is Verdict.DENY:
         denial = {"tool_name": call.use.name, "tool_use_id": call.use.id, "tool_input": call.use.input}
-        session.denials.append({**denial, "reason": decision.reason, "rule": decision.rule})
+        session.deny({**denial, "reason": decision.reason, "rule": decision.rule})
     return decision

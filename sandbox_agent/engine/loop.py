@@ -1,7 +1,9 @@
 """The loop: ask the model, run its calls, answer, until it stops or a limit is hit. One straight path.
 
-run ─ _drive ─ _turn ─ _ask_model
-                     └ calls.run_calls
+run ─ drive ─ _turn ─ _ask_model
+                    └ calls.run_calls
+
+`run` is of the first agent of a session, `drive` of any: a sub-agent is driven by the call that started it.
 """
 
 from __future__ import annotations
@@ -38,37 +40,54 @@ CUT_ANSWERS_IN_A_ROW = 3
 
 @dataclass(slots=True)
 class Progress:
-    """What a run has used and said so far. `stop` is set to the status when the run is over."""
+    """What a run has used and said so far. `stop` is set to the status when the run is over, `error` to what a person
+    is to know of it, `fault` to what was raised."""
 
     started_s: float = field(default_factory=time.monotonic)
     turns: int = 0
+    calls: int = 0
     usage: Usage = field(default_factory=Usage)
     text: str = ""
     odd_answers: int = 0
     stops_blocked: int = 0
     stop: str | None = None
     error: str | None = None
+    fault: SandboxAgentError | None = None
+
+    @property
+    def duration_s(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self.started_s
 
 
-async def run(session: Session, task: str) -> AsyncGenerator[Event, None]:
+async def run(session: Session, task: str | None) -> AsyncGenerator[Event, None]:
     """Do a task; yields every event as it happens, `RunFinished` last.
 
     Faults of model and sandbox end the run as a `RunFinished` with their status; they are not raised. Leaving the
     iteration early cancels the run.
+
+    Args:
+        session: whose first agent is to do it.
+        task: what; None goes on with what waits in the session's queue.
+
+    Raises:
+        ValueError: there is no task and nothing waits.
     """
+    if task is None and not session.queue.waiting():
+        raise ValueError("there is no task, and nothing waits in the queue")
     events = session.listen()
     ended = anyio.Event()
 
-    async def drive() -> None:
+    async def begin() -> None:
         try:
-            await _drive(session, task)
+            await _run(session, task)
         finally:
             session.hang_up()
             ended.set()
 
     # The loop lives in the session's own task group, not in one of this generator: a scope entered here would be
     # left in whatever task happens to close the generator.
-    session.tasks.start_soon(drive)
+    session.tasks.start_soon(begin)
     try:
         async with events:
             async for event in events:
@@ -79,8 +98,17 @@ async def run(session: Session, task: str) -> AsyncGenerator[Event, None]:
             await ended.wait()
 
 
-async def _drive(session: Session, task: str) -> None:
+async def _run(session: Session, task: str | None) -> None:
     progress = Progress()
+    try:
+        await drive(session, task, progress)
+    finally:
+        _finish(session, progress)
+
+
+async def drive(session: Session, task: str | None, progress: Progress) -> None:
+    """Do an agent's task to its end; how it ended is in `progress`, also when this is cancelled. What ends a run is not
+    raised but told there."""
     session.interrupted = False
     session.denials.clear()
     wall_s = session.limits.wall_s
@@ -90,30 +118,43 @@ async def _drive(session: Session, task: str) -> None:
             if session.fault is not None:
                 raise session.fault
             await session.secrecy.known()
-            session.say(task)
+            _hear(session, Priority.LATER)
+            if task is not None:
+                session.say(task)
             await session_hooks.begin(session)
             while progress.stop is None:
-                await _turn(session, progress)
+                with anyio.CancelScope() as session.turn_scope:
+                    await _turn(session, progress)
         if scope.cancelled_caught:
             _stopped_early(session, progress)
     except SandboxAgentError as exc:
-        progress.stop, progress.error = _status_of(exc), str(exc)
+        progress.stop, progress.error, progress.fault = _status_of(exc), str(exc), exc
+    except anyio.get_cancelled_exc_class():
+        progress.stop, progress.error = "interrupted", "interrupted"
+        raise
     except BaseException as exc:
         progress.stop, progress.error = "failed", f"{type(exc).__name__}: {exc}"
         raise
     finally:
-        session.scope = None
-        _finish(session, progress)
+        session.scope = session.turn_scope = None
 
 
 def _stopped_early(session: Session, progress: Progress) -> None:
     if session.fault is not None:
-        progress.stop, progress.error = _status_of(session.fault), str(session.fault)
+        progress.stop, progress.error, progress.fault = _status_of(session.fault), str(session.fault), session.fault
     elif session.interrupted:
         progress.stop, progress.error = "interrupted", "interrupted by the person"
     else:
         assert session.limits.wall_s is not None
         _limit(session, progress, "wall_s", session.limits.wall_s)
+
+
+def _hear(session: Session, up_to: Priority) -> bool:
+    """Put what waits in the queue into the conversation; whether the agent has to go on because of it."""
+    taken = session.queue.take(up_to)
+    for message in taken:
+        session.emit(UserMessage(agent_id=session.agent_id, content=message.content))
+    return any(message.wakes for message in taken)
 
 
 async def _turn(session: Session, progress: Progress) -> None:
@@ -122,13 +163,14 @@ async def _turn(session: Session, progress: Progress) -> None:
     if turns is not None and progress.turns >= turns:
         _limit(session, progress, "turns", turns)
         return
-    for message in session.queue.take(Priority.NEXT):
-        session.emit(UserMessage(agent_id=session.agent_id, content=message.content))
+    # What waited before the first turn stands before the task already; a note that came since can wait one turn.
+    _hear(session, Priority.NEXT if progress.turns else Priority.NOW)
     progress.turns += 1
     answer = await _ask_model(session, progress)
     uses = calls.uses_of(answer)
     if uses and answer.stop_reason == "tool_use":
         progress.odd_answers = 0
+        progress.calls += len(uses)
         await calls.run_calls(session, uses)
         session.sync_soon()
     elif uses:
@@ -154,14 +196,20 @@ async def _ended(session: Session, progress: Progress, answer: Answer) -> None:
         case _ if not progress.text.strip():
             _odd(session, progress, answer, follow_up=prompt_text("engine/say_something"))
         case _:
-            waiting = session.queue.take(Priority.LATER)
-            for message in waiting:
-                session.emit(UserMessage(agent_id=session.agent_id, content=message.content))
-            if waiting:
-                return
-            if await session_hooks.may_stop(session, progress.text, progress.stops_blocked):
-                progress.stop = "denied" if session.denials else "done"
-            progress.stops_blocked += 1
+            await _would_stop(session, progress)
+
+
+async def _would_stop(session: Session, progress: Progress) -> None:
+    """The agent has said its last word, unless something waits for it, or is still to come."""
+    if _hear(session, Priority.LATER):
+        return
+    may_stop = session.parent is not None or await session_hooks.may_stop(
+        session, progress.text, progress.stops_blocked
+    )
+    # Once more: the hooks took their time. Nothing is waited for between here and the end.
+    if may_stop and not _hear(session, Priority.LATER):
+        progress.stop = "denied" if session.denials else "done"
+    progress.stops_blocked += 1
 
 
 def _odd(session: Session, progress: Progress, answer: Answer, *, follow_up: str | None) -> None:
@@ -224,6 +272,7 @@ def _status_of(fault: SandboxAgentError) -> str:
 
 
 def _finish(session: Session, progress: Progress) -> None:
+    """The end of the first agent's run."""
     if session.hooks is not None:
         session.hooks.status = progress.stop or "failed"
     session.emit(
@@ -233,7 +282,7 @@ def _finish(session: Session, progress: Progress) -> None:
             text=progress.text,
             turns=progress.turns,
             usage=progress.usage,
-            duration_s=time.monotonic() - progress.started_s,
+            duration_s=progress.duration_s,
             denials=tuple(session.denials),
             error=progress.error,
         )

@@ -33,7 +33,7 @@ from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past, new_session_
 from sandbox_agent.engine.placement import AUTO, Placement, forget
 from sandbox_agent.engine.reaping import reap_workspaces
 from sandbox_agent.engine.secrecy import Secrecy
-from sandbox_agent.engine.session import Approver, Session
+from sandbox_agent.engine.session import Approver, Rights, Session
 from sandbox_agent.engine.settling import settle_interrupted
 from sandbox_agent.engine.stage import late_sandbox, mask_of, open_workspace, stands_on
 from sandbox_agent.errors import ConfigError, SandboxAgentError, SandboxStartError
@@ -131,7 +131,7 @@ async def _open(
         sandbox=sandbox,
         workspace=workspace,
         pool=pool,
-        policy=policy,
+        rights=Rights(policy),
         mode=policy.mode,
         limits=policy.limits,
         ctx=ctx,
@@ -186,7 +186,8 @@ def _begin(
     session.pass_on_notes()
     if past is None:
         return
-    session.messages, session.drift_told = past.messages, past.drift_told
+    session.journal.conversations["main"] = past.messages
+    session.drift_told = past.drift_told
     if past.missing:
         # Written now so that the next resume finds the record whole; the conversation has them already.
         session.tape.append(ToolResultsMessage(content=past.missing))

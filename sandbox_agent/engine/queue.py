@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import enum
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import anyio
 
 from sandbox_agent.types import JsonObject
 
@@ -21,19 +24,26 @@ class Priority(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """Content blocks for the model, with their priority."""
+    """Content blocks for the model, with their priority. `wakes`: the agent does not stop before it has had this; a
+    note that does not only rides along with what the agent gets anyway."""
 
     content: tuple[JsonObject, ...]
     priority: Priority
+    wakes: bool = True
 
 
 class MessageQueue:
-    """Three lanes. Putting never waits; the loop takes at the points its semantics name."""
+    """Three lanes. Putting never waits; the loop takes at the points its semantics name.
+
+    `when_now` is called when a `now` message has come: it ends the present turn.
+    """
 
     def __init__(self) -> None:
         self._lanes: dict[Priority, deque[QueuedMessage]] = {priority: deque() for priority in Priority}
+        self._arrival = anyio.Event()
+        self.when_now: Callable[[], None] | None = None
 
-    def put(self, text: str, priority: Priority = Priority.NEXT) -> None:
+    def put(self, text: str, priority: Priority = Priority.NEXT, *, wakes: bool = True) -> None:
         """Queue a text for the model. Empty text is refused: the API takes no empty block.
 
         Raises:
@@ -41,7 +51,11 @@ class MessageQueue:
         """
         if not text.strip():
             raise ValueError("an empty message cannot be queued")
-        self._lanes[priority].append(QueuedMessage(({"type": "text", "text": text},), priority))
+        self._lanes[priority].append(QueuedMessage(({"type": "text", "text": text},), priority, wakes))
+        if wakes:
+            self._arrival.set()
+        if priority is Priority.NOW and self.when_now is not None:
+            self.when_now()
 
     def take(self, up_to: Priority) -> list[QueuedMessage]:
         """Everything waiting at `up_to` or sooner, soonest first."""
@@ -50,7 +64,14 @@ class MessageQueue:
             if priority <= up_to:
                 taken.extend(self._lanes[priority])
                 self._lanes[priority].clear()
+        if not self.waiting():
+            self._arrival = anyio.Event()
         return taken
 
     def waiting(self, up_to: Priority = Priority.LATER) -> bool:
-        return any(self._lanes[priority] for priority in Priority if priority <= up_to)
+        """Whether a message is there that the agent does not stop before."""
+        return any(one.wakes for priority in Priority if priority <= up_to for one in self._lanes[priority])
+
+    async def arrived(self) -> None:
+        """Wait until `waiting` is true."""
+        await self._arrival.wait()

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import anyio
 from anyio.abc import TaskGroup
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectReceiveStream
 
-from sandbox_agent.engine import drifting, history
+from sandbox_agent.engine import drifting
 from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.disk import DiskLimit
 from sandbox_agent.engine.effects import Doing, Effects
 from sandbox_agent.engine.hooks import Hooks
+from sandbox_agent.engine.journal import Journal
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.queue import MessageQueue
 from sandbox_agent.engine.secrecy import Secrecy
@@ -62,13 +62,29 @@ class ApprovalAnswer:
 Approver = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer]]
 
 
+@dataclass(slots=True)
+class Rights:
+    """What all agents of a session may do, and what the person said to it meanwhile.
+
+    `allowed_inputs` holds the digests of calls that the person allowed for this session. `asking` is held while they
+    are asked: one question at a time. `lane` is the write lane: held, first come first served, by every call of every
+    agent that may change something, while it runs.
+    """
+
+    policy: Policy
+    allowed_inputs: set[str] = field(default_factory=set)
+    asking: anyio.Lock = field(default_factory=anyio.Lock)
+    lane: anyio.Lock = field(default_factory=anyio.Lock)
+
+
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """All that one agent's run needs. `allowed_inputs` holds the digests a person allowed for this session.
+    """All that one agent's run needs. Agents of one session share what is not their own: see `engine.subagents`.
 
-    `drift_told` has the state of the person's files (see `Drift`) that was last told. `fault` is what ended the
-    sandbox while nobody waited for it. `unapplied` names the changes that are only in the
-    session's copy of the folder; None before anyone looked. `before_end` is what is done before the sandbox closes.
+    `parent` is the agent that started this one, None for the first. `drift_told` has the state of the person's files
+    (see `Drift`) that was last told. `fault` is what ended the sandbox while nobody waited for it. `unapplied` names
+    the changes that are only in the session's copy of the folder; None before anyone looked. `before_end` is what is
+    done before the sandbox closes. `scope` is of the run that is under way, `turn_scope` of its present turn.
     """
 
     id: str
@@ -76,7 +92,7 @@ class Session:
     sandbox: Sandbox
     workspace: Workspace
     pool: ToolPool
-    policy: Policy
+    rights: Rights
     mode: Mode
     limits: Limits
     ctx: ToolContext
@@ -91,62 +107,54 @@ class Session:
     before_end: Callable[[], Awaitable[None]] | None = None
     save_rule: Callable[[str], None] | None = None
     agent_id: str = "main"
+    parent: Session | None = None
     disk: DiskLimit | None = None
     secrecy: Secrecy = field(default_factory=Secrecy)
+    journal: Journal = field(init=False)
     queue: MessageQueue = field(default_factory=MessageQueue)
-    messages: list[JsonObject] = field(default_factory=list)
-    allowed_inputs: set[str] = field(default_factory=set)
     denials: list[JsonObject] = field(default_factory=list)
     scope: anyio.CancelScope | None = None
+    turn_scope: anyio.CancelScope | None = None
     interrupted: bool = False
     fault: SandboxAgentError | None = None
     drift_told: dict[str, str] = field(default_factory=dict)
     unapplied: set[str] | None = None
-    _listeners: list[MemoryObjectSendStream[Event]] = field(default_factory=list)
-    _unheard: list[Event] = field(default_factory=list)
     _notes_told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.effects = Effects(self.emit, self.workspace)
+        self.journal = self.parent.journal if self.parent is not None else Journal(self.tape, self.secrecy)
+        self.effects = self.parent.effects if self.parent is not None else Effects(self.emit, self.workspace)
+        self.queue.when_now = self.end_turn
+
+    @property
+    def policy(self) -> Policy:
+        """The policy as it is now, with what the person allowed for this session."""
+        return self.rights.policy
+
+    @property
+    def messages(self) -> list[JsonObject]:
+        """The conversation so far, as the Messages API takes it."""
+        return self.journal.conversation(self.agent_id)
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """The permission modes that a call must pass: this agent's own, and those of every agent above it."""
+        above = self.parent.modes if self.parent is not None else ()
+        return tuple(dict.fromkeys((self.mode, *above)))
 
     def emit(self, event: Event) -> None:
-        """Record an event, extend the conversation by it, and pass it to whoever listens. Never waits.
-
-        Secrets are taken out first, so nobody gets to see one: see `secrecy`.
-        """
-        for clean in self.secrecy.pass_on(event):
-            self._emit(clean)
-
-    def _emit(self, event: Event) -> None:
-        if event.recorded:
-            self.tape.append(event)
-            history.extend(self.messages, event)
-        if not self._listeners:
-            self._unheard.append(event)
-        for listener in tuple(self._listeners):
-            try:
-                listener.send_nowait(event)
-            except anyio.BrokenResourceError:  # it went away; the record is what counts
-                listener.close()
-                self._listeners.remove(listener)
+        """Tell what happens; see `Journal.emit`. Never waits."""
+        if self.parent is not None and event.agent_id == self.agent_id and event.parent_id is None:
+            event = replace(event, parent_id=self.parent.agent_id)
+        self.journal.emit(event)
 
     def listen(self) -> MemoryObjectReceiveStream[Event]:
-        """All events nobody has heard yet (the session's start among them), then all from now on.
-
-        The buffer is unbounded: the loop never waits for a front end.
-        """
-        send, receive = anyio.create_memory_object_stream[Event](math.inf)
-        for event in self._unheard:
-            send.send_nowait(event)
-        self._unheard.clear()
-        self._listeners.append(send)
-        return receive
+        """See `Journal.listen`: the events of all agents of the session."""
+        return self.journal.listen()
 
     def hang_up(self) -> None:
         """End the streams of all listeners."""
-        for listener in self._listeners:
-            listener.close()
-        self._listeners.clear()
+        self.journal.hang_up()
 
     def say(self, text: str) -> None:
         """Put a user message straight into the conversation."""
@@ -255,8 +263,20 @@ class Session:
         # In mode bind the folder itself was changed, and the checkpoints are the only way back.
         return self.workspace.mode == "bind" and self.checkpoints is not None and self.checkpoints.changed
 
+    def deny(self, denial: JsonObject) -> None:
+        """A call was denied: it counts for this agent and for those that wait for it."""
+        self.denials.append(denial)
+        if self.parent is not None:
+            self.parent.deny(denial)
+
+    def end_turn(self) -> None:
+        """End the present turn, not the run: open calls get an "interrupted" result, and the next turn begins with
+        what waits in the queue."""
+        if self.turn_scope is not None:
+            self.turn_scope.cancel()
+
     def interrupt(self) -> None:
-        """End the running turn: open calls get an "interrupted" result, the history stays valid."""
+        """End the run: open calls get an "interrupted" result, the history stays valid."""
         self.interrupted = True
         if self.scope is not None:
             self.scope.cancel()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +57,24 @@ class ToolContext:
         if host and host != WORKSPACE_MOUNT and (absolute == host or absolute.startswith(host + "/")):
             return posixpath.normpath(WORKSPACE_MOUNT + absolute[len(host) :])
         return absolute
+
+
+_CALL_ID: ContextVar[str] = ContextVar("sandbox_agent_call_id", default="")
+
+
+@contextmanager
+def as_call(call_id: str) -> Iterator[None]:
+    """The current task, and every one that it starts, runs this call meanwhile."""
+    token = _CALL_ID.set(call_id)
+    try:
+        yield
+    finally:
+        _CALL_ID.reset(token)
+
+
+def current_call() -> str:
+    """The id of the call that the current task runs, "" outside of any. Calls run side by side with one context."""
+    return _CALL_ID.get()
 
 
 def _never(_: Any) -> bool:

@@ -17,7 +17,7 @@ import anyio.lowlevel
 from sandbox_agent.engine.late import LateSandbox
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.loop import run
-from sandbox_agent.engine.session import Approver, Session
+from sandbox_agent.engine.session import Approver, Rights, Session
 from sandbox_agent.events import Event, PermissionDecided, RunFinished, ToolFinished, ToolResultsMessage
 from sandbox_agent.models.base import ModelRequest
 from sandbox_agent.models.outgoing import request_body
@@ -217,7 +217,7 @@ async def _session(
             sandbox=desk.sandbox,
             workspace=desk.bound,
             pool=assemble_tool_pool(builtin_tools()),
-            policy=policy,
+            rights=Rights(policy),
             mode=mode,
             limits=limits or Limits(),
             ctx=ToolContext(sandbox=desk.sandbox, workspace_host=str(desk.workspace)),

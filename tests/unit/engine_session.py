@@ -12,7 +12,7 @@ import anyio
 
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.loop import run
-from sandbox_agent.engine.session import Approver, Session
+from sandbox_agent.engine.session import Approver, Rights, Session
 from sandbox_agent.events import Event, RunFinished, ToolFinished
 from sandbox_agent.models.base import Model, ModelRequest
 from sandbox_agent.models.scripted import FunctionModel, ScriptedModel
@@ -134,7 +134,7 @@ async def make_session(
             sandbox=box,
             workspace=NoWorkspace(),
             pool=assemble_tool_pool(tools) if tools else ToolPool(()),
-            policy=policy,
+            rights=Rights(policy),
             mode=policy.mode,
             limits=limits or Limits(),
             ctx=ToolContext(sandbox=box, workspace_host="/home/me/project"),
