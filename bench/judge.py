@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from bench.plan import Results
 from sandbox_agent.policy.load import load_policy
-from sandbox_agent.policy.shell import analyse
+from sandbox_agent.policy.shell.analyse import forget
 from sandbox_agent.policy.shell.parser import shfmt_binary
 from sandbox_agent.types import Mode, PermissionRequest, Subject, Verdict
 
@@ -35,7 +35,7 @@ def measure_judge(names: Collection[str], rounds: int, quick: bool, results: Res
                 command = COMMANDS[measure].format(number * REPEATS + repeat)
                 if "ours" in names:
                     request = PermissionRequest("Bash", Subject(command, command=command), input_sha256="")
-                    analyse.cache_clear()
+                    forget()
                     started = time.perf_counter()
                     decision = policy.decide(request, Mode.DEFAULT)
                     results.add(measure, "ours", time.perf_counter() - started)

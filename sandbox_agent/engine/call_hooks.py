@@ -208,13 +208,13 @@ def _decision(hook: AnyHook, answer: HookAnswer) -> Decision | None:
     if verdict is None:
         return None
     if answer.fault is not None:
-        says, said = "failed, and a hook that fails denies", answer.fault
-        text = f"the hook {hook.id} {answer.fault}, and a hook that fails denies."
+        said, says = answer.fault, "failed, and a hook that fails denies"
+        text = f"the hook {hook.id} {said}, and a hook that fails denies."
     else:
         says = {Verdict.DENY: "blocked it", Verdict.ASK: "wants it asked", Verdict.ALLOW: "allows it"}[verdict]
-        said = answer.reason
+        said = answer.reason or ""
         text = f"the hook {hook.id} {says}" + (f": {said}" if said else "")
         text += "." if text[-1].isalnum() else ""
-    quotes = said is not None and place_of(hook) == "container"
-    for_model = f"the hook {hook.id} {says}.\n{told(hook, said)}" if quotes and said else None
+    quotes = said and place_of(hook) == "container"
+    for_model = f"the hook {hook.id} {says}.\n{told(hook, said)}" if quotes else None
     return Decision(verdict, text, location=hook.location, hook=hook.id, for_model=for_model)

@@ -18,7 +18,7 @@ from typing import Annotated
 from pydantic import Field
 
 from sandbox_agent.errors import ToolError
-from sandbox_agent.policy.shell import analyse
+from sandbox_agent.policy.shell import analyse, look_again
 from sandbox_agent.prompts import prompt
 from sandbox_agent.sandboxes.base import KIB, ExecResult
 from sandbox_agent.tools.base import ToolContext, ToolInput, build_tool
@@ -184,7 +184,7 @@ def _only_reads(value: BashInput) -> bool:
 
 
 def _prepare(value: BashInput) -> None:
-    analyse(value.command)  # which remembers
+    look_again(value.command)  # which remembers
 
 
 TOOL = build_tool(

@@ -7,7 +7,7 @@ import time
 import pytest
 from policy_desk import bash, policy
 
-from sandbox_agent.policy.shell import analyse
+from sandbox_agent.policy.shell.analyse import forget
 from sandbox_agent.types import Verdict
 
 LIMIT_S = 2.0
@@ -38,7 +38,7 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_an_answer_comes_within_two_seconds(kind: str) -> None:
     """From the text to the decision, nothing known before; and nothing with a denied command in it is allowed."""
-    analyse.cache_clear()
+    forget()
     started = time.monotonic()
     decision = bash(RULES, HOSTILE[kind])
     took_s = time.monotonic() - started

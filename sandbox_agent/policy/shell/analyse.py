@@ -1,9 +1,14 @@
-"""`analyse`: one command text to everything a judge needs to know, computed once per text. No policy in here."""
+"""`analyse`: one command text to everything a judge needs to know, computed once per text. No policy in here.
+
+All who ask about one call must get one answer, or its files would be looked up by one reading and judged by another. So
+even a reading that failed for want of time is kept, until `look_again` is asked before the next call.
+"""
 
 from __future__ import annotations
 
 import functools
 import posixpath
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -20,6 +25,10 @@ MAX_FILES = 2000
 MAX_FOLDERS = 64
 MAX_NAME_BYTES = 255
 """Of one part of a path: Linux has no longer ones."""
+MAX_KEPT = 512
+"""Texts whose analysis is kept: more than an answer of a model has calls."""
+PASSING_S = 5.0
+"""How long a reading that failed for want of time holds: one call is looked at several times in a row."""
 NULL_DEVICE = "/dev/null"
 _NETWORK_DEVICES = ("/dev/tcp/", "/dev/udp/")
 
@@ -31,7 +40,8 @@ class ShellAnalysis:
     `problem` says why it could not be read (it is then never allowed, and nothing else is filled). `commands` are all
     simple commands at any depth, with those that wrappers run. `guesses` may be run too, for deny and ask rules.
     `only_reads` is True if every part is on the read-only list with static words and writes nothing; `read_only` if,
-    besides, none changes the folder, so that it may run beside other calls.
+    besides, none changes the folder, so that it may run beside other calls. `passing`: the problem was the
+    machine's and not the text's.
     """
 
     command: str
@@ -41,6 +51,7 @@ class ShellAnalysis:
     concerns: tuple[Concern, ...] = ()
     only_reads: bool = False
     read_only: bool = False
+    passing: bool = False
 
     def accesses(self, cwd: str = WORKSPACE_MOUNT) -> tuple[PathAccess, ...]:
         """The files the command plainly names, absolute in the container, for the gate to resolve. Without repeats;
@@ -106,13 +117,48 @@ def absolute(folder: str, path: str) -> str:
     return joined[1:] if joined.startswith("//") else joined
 
 
-@functools.lru_cache(maxsize=128)
+@dataclass(slots=True)
+class _Kept:
+    """The analysis of a text, and when it was made."""
+
+    analysis: ShellAnalysis | None = None
+    made_s: float = 0.0
+
+
+@functools.lru_cache(maxsize=MAX_KEPT)
+def _kept(command: str) -> _Kept:
+    return _Kept()
+
+
 def analyse(command: str) -> ShellAnalysis:
     """Take a command text apart. Never raises on any text: what cannot be read has a `problem`."""
+    kept = _kept(command)
+    found = kept.analysis
+    if found is None:
+        found = kept.analysis = _analysed(command)
+        kept.made_s = time.monotonic()
+    return found
+
+
+def look_again(command: str, *, after_s: float = PASSING_S) -> ShellAnalysis:
+    """The same for a text that may have been seen before: a problem that was the machine's is not held against it."""
+    kept = _kept(command)
+    found = kept.analysis
+    if found is not None and found.passing and time.monotonic() - kept.made_s >= after_s:
+        kept.analysis = None
+    return analyse(command)
+
+
+def forget() -> None:
+    """Drop all that is kept."""
+    _kept.cache_clear()
+
+
+def _analysed(command: str) -> ShellAnalysis:
     try:
         found = collect(command)
     except UnreadableError as exc:
-        return ShellAnalysis(command, problem=str(exc))
+        return ShellAnalysis(command, problem=str(exc), passing=exc.passing)
     commands, concerns = found.commands, found.concerns
     problem, more = _beyond_caps(commands)
     if problem is not None:

@@ -53,7 +53,7 @@ class _Collection:
     def time_left_s(self) -> float:
         left_s = self.deadline - time.monotonic()
         if left_s <= 0:
-            raise UnreadableError("reading it took too long")
+            raise UnreadableError("reading it took too long", passing=True)
         return left_s
 
     def add(self, found: list[SimpleCommand], command: SimpleCommand) -> None:
@@ -88,7 +88,9 @@ def collect(text: str) -> Collected:
 def _walked(current: ShellText, timeout_s: float) -> Found:
     try:
         walked = walk(parse(current.text, timeout_s=timeout_s), current.text)
-    except UnreadableError:
+    except UnreadableError as exc:
+        if exc.passing:
+            raise  # that a busy machine did not read it says nothing of what it would run
         if current.other is not None:
             return _walked(ShellText(current.other, current.via), timeout_s)
         if not current.partial:
@@ -105,7 +107,9 @@ def _read_by_sh(text: str, walked: Found, timeout_s: float) -> None:
     """Take in what a plain `sh` would run of a text that is bash."""
     try:
         plain = walk(parse(text, dialect="posix", timeout_s=timeout_s), text)
-    except UnreadableError:
+    except UnreadableError as exc:
+        if exc.passing:
+            raise
         walked.concerns.append(Concern(text, "a plain sh reads it otherwise; write bash -c"))
         return
     walked.commands += [command for command in plain.commands if command not in walked.commands]

@@ -31,7 +31,14 @@ Node = dict[str, Any]
 
 
 class UnreadableError(ValueError):
-    """The text is not bash, or is beyond a cap, or the parser is missing or failed. The message says which."""
+    """The text is not bash, or is beyond a cap, or the parser is missing or failed. The message says which.
+
+    `passing` is True for what may be otherwise the next time: a busy machine, not the text.
+    """
+
+    def __init__(self, text: str, *, passing: bool = False) -> None:
+        super().__init__(text)
+        self.passing = passing
 
 
 def parse(text: str, *, dialect: str = "bash", timeout_s: float = PARSE_TIMEOUT_S) -> Node:
@@ -131,7 +138,7 @@ def _run(binary: str | None, raw: bytes, dialect: str, timeout_s: float) -> byte
         ) as process:
             return _talk(process, raw, timeout_s)
     except OSError as exc:
-        raise UnreadableError(f"the shell parser could not be run: {exc.strerror or exc}") from exc
+        raise UnreadableError(f"the shell parser could not be run: {exc.strerror or exc}", passing=True) from exc
 
 
 def _talk(process: subprocess.Popen[bytes], raw: bytes, timeout_s: float) -> bytes:
@@ -155,7 +162,7 @@ def _talk(process: subprocess.Popen[bytes], raw: bytes, timeout_s: float) -> byt
     finally:
         timer.cancel()
     if code < 0:
-        raise UnreadableError("reading it took too long")
+        raise UnreadableError("reading it took too long", passing=True)
     if code != 0:
         raise UnreadableError("it is not valid bash: " + _fault(fault))
     return tree
