@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Never
 
-from sandbox_agent.models.base import Answer, ModelEvent, TextPiece, ThinkingPiece
+from sandbox_agent.models.base import Answer, BlockDone, ModelEvent, TextPiece, ThinkingPiece
 from sandbox_agent.types import JsonObject, Usage, nests_too_deep
 
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking"}
@@ -24,8 +24,10 @@ class Accumulator:
 
     def __init__(self) -> None:
         self._blocks: dict[int, JsonObject] = {}
-        self._pieces: dict[tuple[int, str], list[str]] = {}
+        self._pieces: dict[int, dict[str, list[str]]] = {}
         self._json: dict[int, list[str]] = {}
+        self._complete: set[int] = set()
+        self._malformed: dict[str, str] = {}
         self._usage: JsonObject = {}
         self._model = ""
         self._message_id: str | None = None
@@ -35,7 +37,8 @@ class Accumulator:
         self._done = False
 
     def feed(self, event: JsonObject) -> ModelEvent | None:
-        """Take one event; returns what of it is worth showing live. Events of unknown types are passed over.
+        """Take one event; returns what it gives: a piece to show live, or a whole block. Events of unknown types are
+        passed over.
 
         Raises:
             BrokenStreamError: the event does not fit what came before.
@@ -45,9 +48,11 @@ class Accumulator:
                 case "message_start":
                     self._start(event["message"])
                 case "content_block_start":
-                    self._blocks[int(event["index"])] = dict(event["content_block"])
+                    self._begin(int(event["index"]), event["content_block"])
                 case "content_block_delta":
                     return self._delta(int(event["index"]), event["delta"])
+                case "content_block_stop":
+                    return self._stop(int(event["index"]))
                 case "message_delta":
                     self._message_delta(event)
                 case "message_stop":
@@ -66,19 +71,15 @@ class Accumulator:
             raise BrokenStreamError("the answer was not a message stream")
         if not self._done or self._stop_reason is None:
             raise BrokenStreamError("the stream ended before the answer was complete")
-        for (index, key), pieces in self._pieces.items():
-            block = self._blocks[index]
-            block[key] = str(block.get(key) or "") + "".join(pieces)
-        malformed: dict[str, str] = {}
-        for index, parts in self._json.items():
-            self._set_input(self._blocks[index], "".join(parts), malformed)
+        for index in self._blocks:
+            self._put_together(index)
         return Answer(
             content=tuple(self._blocks[index] for index in sorted(self._blocks)),
             stop_reason=self._stop_reason,
             usage=self._whole_usage(),
             model=self._model,
             message_id=self._message_id,
-            malformed=malformed,
+            malformed=self._malformed,
             stop_details=self._stop_details,
         )
 
@@ -87,6 +88,30 @@ class Accumulator:
         self._usage.update(message.get("usage") or {})
         self._model = str(message.get("model") or "")
         self._message_id = message.get("id")
+
+    def _begin(self, index: int, block: JsonObject) -> None:
+        if index in self._blocks:
+            raise ValueError("the block has begun already")
+        self._blocks[index] = dict(block)
+
+    def _stop(self, index: int) -> BlockDone:
+        if index in self._complete:
+            raise ValueError("the block is complete already")
+        self._put_together(index)
+        block = self._blocks[index]
+        malformed = self._malformed.get(str(block.get("id"))) if block.get("type") == "tool_use" else None
+        return BlockDone(index, block, malformed)
+
+    def _put_together(self, index: int) -> None:
+        """Join the pieces of a block; nothing comes to it after that."""
+        if index in self._complete:
+            return
+        self._complete.add(index)
+        block = self._blocks[index]
+        for key, pieces in self._pieces.pop(index, {}).items():
+            block[key] = str(block.get(key) or "") + "".join(pieces)
+        if index in self._json:
+            self._set_input(block, "".join(self._json.pop(index)))
 
     def _message_delta(self, event: JsonObject) -> None:
         delta = event.get("delta") or {}
@@ -97,13 +122,15 @@ class Accumulator:
 
     def _delta(self, index: int, delta: JsonObject) -> ModelEvent | None:
         block = self._blocks[index]
+        if index in self._complete:
+            raise ValueError("the block is complete already")
         kind = delta["type"]
         if kind == "input_json_delta":
             self._json.setdefault(index, []).append(_text(delta, "partial_json"))
         elif kind in _PIECES:
             key = _PIECES[kind]
             text = _text(delta, key)
-            self._pieces.setdefault((index, key), []).append(text)
+            self._pieces.setdefault(index, {}).setdefault(key, []).append(text)
             return TextPiece(text) if key == "text" else ThinkingPiece(text)
         elif kind == "signature_delta":
             block["signature"] = delta["signature"]
@@ -119,17 +146,16 @@ class Accumulator:
             if key == "type":
                 continue
             if isinstance(value, str):
-                self._pieces.setdefault((index, key), []).append(value)
+                self._pieces.setdefault(index, {}).setdefault(key, []).append(value)
             else:
                 self._blocks[index][key] = value
 
-    @staticmethod
-    def _set_input(block: JsonObject, text: str, malformed: dict[str, str]) -> None:
+    def _set_input(self, block: JsonObject, text: str) -> None:
         if not text.strip():
             return
         parsed = _parse_object(text)
         if parsed is None:
-            malformed[str(block.get("id"))] = text
+            self._malformed[str(block.get("id"))] = text
         block["input"] = parsed if parsed is not None else {}
 
     def _whole_usage(self) -> Usage:

@@ -37,6 +37,17 @@ class ThinkingPiece:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockDone:
+    """A content block is complete while the answer still streams: what will be `Answer.content[index]`, if the answer
+    comes to its end. `malformed` is the text of a tool_use whose JSON could not be parsed.
+    """
+
+    index: int
+    block: JsonObject
+    malformed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Retrying:
     """The attempt failed in a passing way; everything streamed by it is void and a new one starts after `wait_s`."""
 
@@ -62,7 +73,7 @@ class Answer:
     stop_details: JsonObject | None = None
 
 
-ModelEvent = TextPiece | ThinkingPiece | Retrying | Answer
+ModelEvent = TextPiece | ThinkingPiece | BlockDone | Retrying | Answer
 
 
 class Model(Protocol):

@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from sandbox_agent.errors import ModelError
-from sandbox_agent.models.base import Answer, ModelEvent, ModelRequest, TextPiece, ThinkingPiece
+from sandbox_agent.models.base import Answer, BlockDone, ModelEvent, ModelRequest, TextPiece, ThinkingPiece
 from sandbox_agent.models.script_file import Expect, ToolCall, Turn
 from sandbox_agent.types import JsonObject, Usage
 
@@ -120,16 +120,15 @@ def sign_thinking(text: str) -> str:
     return "script-" + hashlib.sha256(json.dumps(text).encode()).hexdigest()[:32]
 
 
-def text_pieces(answer: Answer, size_chars: int) -> list[ModelEvent]:
-    """The thinking and text of an answer, cut into pieces as a live stream would bring them."""
+def streamed(answer: Answer, size_chars: int) -> Iterator[ModelEvent]:
+    """What a live stream of an answer brings: thinking and text in pieces, and every block when it is complete."""
     makers: dict[str, Callable[[str], ModelEvent]] = {"text": TextPiece, "thinking": ThinkingPiece}
-    pieces: list[ModelEvent] = []
-    for block in answer.content:
-        make = makers.get(block.get("type", ""))
+    for index, block in enumerate(answer.content):
+        make = makers.get(str(block.get("type")))
         if make is not None:
             text = str(block.get(block["type"], ""))
-            pieces.extend(make(text[start : start + size_chars]) for start in range(0, len(text), size_chars))
-    return pieces
+            yield from (make(text[start : start + size_chars]) for start in range(0, len(text), size_chars))
+        yield BlockDone(index, block, answer.malformed.get(str(block.get("id"))))
 
 
 def mismatch(expect: Expect, results: Sequence[JsonObject]) -> str | None:

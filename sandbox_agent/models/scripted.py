@@ -25,9 +25,9 @@ import anyio
 from pydantic import ValidationError
 
 from sandbox_agent.errors import ConfigError, ModelError, ModelOverloadedError, ModelRejectedError
-from sandbox_agent.models.base import Answer, ModelEvent, ModelRequest
+from sandbox_agent.models.base import Answer, BlockDone, ModelEvent, ModelRequest
 from sandbox_agent.models.script_file import Fault, Script, Turn, read_script
-from sandbox_agent.models.script_player import ScriptPlayer, build_answer, text_pieces
+from sandbox_agent.models.script_player import ScriptPlayer, build_answer, streamed
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -94,9 +94,10 @@ class ScriptedModel:
             raise _as_error(turn.error)
         answer = build_answer(turn, id_stem, self.name, names)
         pace_s = self._script.pace_s if turn.pace_s is None else turn.pace_s
-        for piece in text_pieces(answer, turn.chunk_chars or self._script.chunk_chars):
-            yield piece
-            await self._sleep(pace_s)
+        for event in streamed(answer, turn.chunk_chars or self._script.chunk_chars):
+            yield event
+            if not isinstance(event, BlockDone):
+                await self._sleep(pace_s)
         yield answer
 
     async def aclose(self) -> None:
@@ -127,8 +128,8 @@ class FunctionModel:
         value = await said if inspect.isawaitable(said) else said
         if not isinstance(value, Answer):
             value = build_answer(Turn.model_validate(value), f"toolu_function_{len(self.requests)}", self._name, {})
-        for piece in text_pieces(value, _FUNCTION_PIECE_CHARS):
-            yield piece
+        for event in streamed(value, _FUNCTION_PIECE_CHARS):
+            yield event
         yield value
 
     async def aclose(self) -> None:

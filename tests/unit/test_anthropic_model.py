@@ -7,7 +7,7 @@ from model_rig import GOOD, KEY, ask, collect, connected, followed_by, result
 
 from sandbox_agent import registry
 from sandbox_agent.models.accumulate import Accumulator, BrokenStreamError
-from sandbox_agent.models.base import Answer, TextPiece, ThinkingPiece
+from sandbox_agent.models.base import Answer, BlockDone, Retrying, TextPiece, ThinkingPiece
 from sandbox_agent.types import JsonObject, Usage
 
 
@@ -22,8 +22,9 @@ async def test_an_answer_streams_and_comes_whole() -> None:
     async with connected([turn]) as (model, _):
         *pieces, answer = await collect(model)
 
-    assert [ThinkingPiece("hm"), TextPiece("reading "), TextPiece("two")] == pieces
     assert isinstance(answer, Answer)
+    whole = [BlockDone(index, block) for index, block in enumerate(answer.content)]
+    assert [ThinkingPiece("hm"), whole[0], TextPiece("reading "), TextPiece("two"), *whole[1:]] == pieces
     assert [block["type"] for block in answer.content] == ["thinking", "text", "tool_use", "tool_use"]
     assert [block["input"] for block in answer.content[2:]] == [{"path": "a"}, {"path": "ä"}]
     assert answer.stop_reason == "tool_use"
@@ -160,9 +161,38 @@ def test_deltas_of_a_later_api_are_kept() -> None:
         {"type": "content_block_start", "index": None, "content_block": {}},
         {"type": "message_start"},
         {"type": "message_start", "message": [1]},
+        {"type": "content_block_stop", "index": 0},
     ],
 )
 def test_an_event_that_makes_no_sense_breaks_the_stream(event: JsonObject) -> None:
     """What does not fit what came before is a broken stream, never a KeyError."""
     with pytest.raises(BrokenStreamError):
         Accumulator().feed(event)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x"}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "other"}},
+        {"type": "content_block_stop", "index": 0},
+    ],
+)
+def test_a_block_that_is_complete_stays_as_it_is(event: JsonObject) -> None:
+    """Somebody may have gone by it already; a stream that comes back to it is broken."""
+    accumulator = Accumulator()
+    accumulator.feed({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "a"}})
+    assert accumulator.feed({"type": "content_block_stop", "index": 0}) == BlockDone(0, {"type": "text", "text": "a"})
+    with pytest.raises(BrokenStreamError):
+        accumulator.feed(event)
+
+
+async def test_a_block_is_told_as_soon_as_it_is_complete() -> None:
+    """Also a call whose input does not parse, with the text of it; the rest of the answer may still be under way."""
+    turn = {"tools": [{"name": "Read", "input": "{cut"}, {"Read": {"path": "a"}}], "fault": "eof", "after": 8}
+    async with connected([turn, GOOD], max_attempts=2) as (model, _):
+        events = await collect(model)
+
+    first = events[: next(place for place, event in enumerate(events) if isinstance(event, Retrying))]
+    [done] = [event for event in first if isinstance(event, BlockDone)]
+    assert (done.index, done.block["input"], done.malformed) == (0, {}, "{cut")

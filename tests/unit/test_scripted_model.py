@@ -9,7 +9,7 @@ import pytest
 
 from sandbox_agent import registry
 from sandbox_agent.errors import ConfigError, ModelError, ModelOverloadedError, ModelRejectedError
-from sandbox_agent.models.base import Answer, Model, ModelEvent, ModelRequest, TextPiece, ThinkingPiece
+from sandbox_agent.models.base import Answer, BlockDone, Model, ModelEvent, ModelRequest, TextPiece, ThinkingPiece
 from sandbox_agent.models.scripted import FunctionModel, ScriptedModel, create
 from sandbox_agent.types import JsonObject, Usage
 
@@ -102,9 +102,16 @@ async def test_text_streams_in_pieces_with_pauses() -> None:
     turn = {"thinking": "hm", "text": "abcdef", "chunk_chars": 4, "pace_s": 0.5, "delay_s": 2.0}
     *pieces, answer = await collect(ScriptedModel([turn], sleep=sleep))
 
-    assert pieces == [ThinkingPiece("hm"), TextPiece("abcd"), TextPiece("ef")]
     assert isinstance(answer, Answer)
-    assert answer.content[1] == {"type": "text", "text": "abcdef"}
+    thought, said = answer.content
+    assert pieces == [
+        ThinkingPiece("hm"),
+        BlockDone(0, thought),
+        TextPiece("abcd"),
+        TextPiece("ef"),
+        BlockDone(1, said),
+    ]
+    assert said == {"type": "text", "text": "abcdef"}
     assert slept_s == [2.0, 0.5, 0.5, 0.5]
 
 
@@ -295,8 +302,9 @@ async def test_a_function_can_be_the_model() -> None:
 
     model = FunctionModel(later, name="mine")
     first, second = await collect(model), await collect(model, after("x"))
-    assert first[0] == TextPiece("now")
-    assert isinstance(first[1], Answer)
-    assert first[1].content[1]["id"] == "toolu_function_1_1"
-    assert second == [TextPiece("ready"), ready]
+    assert isinstance(first[-1], Answer)
+    text, call = first[-1].content
+    assert first[:-1] == [TextPiece("now"), BlockDone(0, text), BlockDone(1, call)]
+    assert call["id"] == "toolu_function_1_1"
+    assert second == [TextPiece("ready"), BlockDone(0, ready.content[0]), ready]
     assert (model.name, model.requests) == ("mine", [REQUEST, after("x")])
