@@ -27,7 +27,11 @@ class RunConfig:
     workspace_mode: str = "auto"
     """`auto` (overlay where it works, else copy), `overlay`, `copy` or `bind`."""
     max_turns: int | None = None
+    max_tokens: int | None = None
+    max_cost_usd: float | None = None
     timeout_s: float | None = None
+    project_instructions: bool | None = None
+    """Whether the model is given AGENTS.md and CLAUDE.md of the folder."""
     resume: str | None = None
     """A session ID, or "last" for the newest session of this workspace."""
 

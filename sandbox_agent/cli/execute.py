@@ -44,7 +44,10 @@ def run_task(
     workspace_mode: str,
     apply: Apply | None,
     max_turns: int | None,
+    max_tokens: int | None,
+    max_cost_usd: float | None,
     timeout_s: float | None,
+    project_instructions: bool | None,
     headless: bool,
     output: OutputFormat | None,
     resume: str | None,
@@ -61,7 +64,10 @@ def run_task(
         image=image,
         workspace_mode=workspace_mode,
         max_turns=max_turns,
+        max_tokens=max_tokens,
+        max_cost_usd=max_cost_usd,
         timeout_s=timeout_s,
+        project_instructions=project_instructions,
         resume=resume,
     )
     wanted = output or ("text" if headless else None)

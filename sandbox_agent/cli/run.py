@@ -65,9 +65,23 @@ Exit codes: 0 done, 1 the task failed, 2 usage or configuration, 3 done but perm
     type=click.Choice(["ask", "always", "never"]),
     help="What becomes of the changes. Default: ask, with -p never.",
 )
+@click.option(
+    "--project-instructions/--no-project-instructions",
+    "project_instructions",
+    default=None,
+    help="Give the model AGENTS.md and CLAUDE.md of the folder, as untrusted text. Default: the policy's.",
+)
 @click.option("--max-turns", metavar="N", type=click.IntRange(min=1), help="At most so many model requests.")
 @click.option(
     "--timeout", "timeout_s", metavar="S", type=click.FloatRange(min=0, min_open=True), help="At most so many seconds."
+)
+@click.option("--max-tokens", metavar="N", type=click.IntRange(min=1), help="At most so many tokens, read and written.")
+@click.option(
+    "--max-cost",
+    "max_cost_usd",
+    metavar="USD",
+    type=click.FloatRange(min=0, min_open=True),
+    help="At most so many US dollars for the model; its price must be known.",
 )
 @click.option("-p", "--print", "headless", is_flag=True, help="Headless: ask nobody; stdout carries the answer only.")
 @click.option(

@@ -13,7 +13,7 @@ from sandbox_agent.cli import audit, removing, steps
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.past import EVENTS_FILE, find_session, session_ids
 from sandbox_agent.errors import RecordError
-from sandbox_agent.events import RunFinished, SessionStarted, UserMessage
+from sandbox_agent.events import ProjectInstructions, RunFinished, SessionStarted, UserMessage
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.frontends.words import shorten
 from sandbox_agent.tape import read_tape
@@ -110,6 +110,8 @@ def _rows(limit: int) -> Iterator[Row]:
                     row.started_unix_s, row.workspace, row.model = entry.time_unix_s, started.workspace, started.model
                     if started.forked_from is not None:  # only the first says so, not what it is gone on with
                         row.forked_from, row.forked_step = started.forked_from, started.forked_step
+                case ProjectInstructions():
+                    pass
                 case UserMessage(agent_id="main", content=content) if not row.task:
                     row.task = " ".join(str(block.get("text", "")) for block in content)
                 case RunFinished(agent_id="main") as finished:

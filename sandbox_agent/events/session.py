@@ -57,6 +57,18 @@ class UserMessage(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectInstructions(UserMessage):
+    """What the folder says to agents (AGENTS.md, CLAUDE.md), exactly as the model is given it, before the task.
+
+    `files` has the files that are in it as {"path", "size_bytes", "given_bytes", "sha256", "note"}: of the whole file,
+    and of its text in the message; `note` says what of it was left out or changed, None if nothing was.
+    """
+
+    type: ClassVar[str] = "project_instructions"
+    files: tuple[JsonObject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestStarted(Event):
     """A model request goes out. `turn` counts from 1."""
 

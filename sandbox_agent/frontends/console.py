@@ -21,6 +21,7 @@ from sandbox_agent.events import (
     ModelRetrying,
     Notice,
     PermissionDecided,
+    ProjectInstructions,
     RequestStarted,
     RunFinished,
     SandboxReady,
@@ -91,6 +92,8 @@ class ConsoleView:
             case SandboxReady():
                 how = f"{event.transport}, ready in {words.duration(event.start_s)}"
                 self._fact("container", f"{event.isolation} ({how})")
+            case ProjectInstructions():
+                pass  # a notice says which files; the model reads them, not the person
             case UserMessage():
                 self._printer.line()
                 self._printer.line(

@@ -22,8 +22,10 @@ from sandbox_agent.types import Mode, Verdict
 Kind = Literal["administrator", "shipped", "user", "policy", "saved", "command line"]
 """Whose word a layer is; decisions name it."""
 
-_SETTINGS = ("mode", "read_only_commands", "saved_rules")
+SETTINGS = ("mode", "read_only_commands", "saved_rules", "project_instructions")
+"""Keys that lie in no section."""
 _SECTIONS = ("sandbox", "limits")
+_WORDS = {True: "give", False: "ignore", None: None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,17 @@ class CommandLine:
     image: str | None = None
     max_turns: int | None = None
     timeout_s: float | None = None
+    max_tokens: int | None = None
+    max_cost_usd: float | None = None
+    project_instructions: bool | None = None
 
 
 def covers(word: str, key: str) -> bool:
     """True if a word of `lock` is about this setting."""
     if word == "allow":
         return key == "read_only_commands"
+    if (word, key) == ("limits.cost_usd", "limits.prices"):
+        return True  # what the one means hangs on the other
     return key == word or key.startswith(f"{word}.")
 
 
@@ -146,6 +153,9 @@ def layer_of_command_line(given: CommandLine) -> Layer:
             ("sandbox.image", given.image, "--image"),
             ("limits.turns", given.max_turns, "--max-turns"),
             ("limits.wall_s", given.timeout_s, "--timeout"),
+            ("limits.tokens", given.max_tokens, "--max-tokens"),
+            ("limits.cost_usd", given.max_cost_usd, "--max-cost"),
+            ("project_instructions", _WORDS[given.project_instructions], "--project-instructions"),
         )
         if value is not None
     }
@@ -176,13 +186,23 @@ def _line(fault: PolicyError) -> int:
 
 def _settings(document: Document, file: PolicyFile) -> dict[str, Setting]:
     found = {
-        key: Setting(getattr(file, key), document.location((key,))) for key in _SETTINGS if key in file.model_fields_set
+        key: Setting(getattr(file, key), document.location((key,))) for key in SETTINGS if key in file.model_fields_set
     }
     for name in _SECTIONS:
-        section: pydantic.BaseModel = getattr(file, name)
-        for key in type(section).model_fields:
-            if name in file.model_fields_set and key in section.model_fields_set:
-                found[f"{name}.{key}"] = Setting(getattr(section, key), document.location((name, key)))
+        if name in file.model_fields_set:
+            found |= _settings_of(document, getattr(file, name), (name,))
+    return found
+
+
+def _settings_of(document: Document, section: pydantic.BaseModel, path: tuple[str, ...]) -> dict[str, Setting]:
+    found: dict[str, Setting] = {}
+    for key in type(section).model_fields:
+        value = getattr(section, key)
+        place = (*path, key)
+        if isinstance(value, pydantic.BaseModel):
+            found |= _settings_of(document, value, place)
+        elif key in section.model_fields_set:
+            found[".".join(place)] = Setting(value, document.location(place))
     return found
 
 

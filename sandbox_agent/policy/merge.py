@@ -4,6 +4,7 @@ nearer one loosens. Pure.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,16 +14,24 @@ from typing import Any
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.policy.hooks import Hook
 from sandbox_agent.policy.hostlist import is_wider
-from sandbox_agent.policy.layers import Layer, Setting, covers
+from sandbox_agent.policy.layers import SETTINGS, Layer, Setting, covers
 from sandbox_agent.policy.modes import looseness, stricter
 from sandbox_agent.policy.policy import SANDBOX_KEYS, Policy, SandboxSettings
 from sandbox_agent.policy.rules import Rule, RuleSet
-from sandbox_agent.policy.schema import LimitsSection, PolicyFile, SandboxSection
-from sandbox_agent.types import Limits, Mode, Verdict
+from sandbox_agent.policy.schema import LimitsSection, PolicyFile, PriceEntry, SandboxSection, SubagentLimits
+from sandbox_agent.types import Limits, Mode, Price, Verdict
 
 _BYTES = frozenset(f"sandbox.{key}" for key in ("memory", "disk", "fsize", "tmp", "home", "shm", "egress"))
 _COUNTS = frozenset(f"sandbox.{key}" for key in ("cpus", "pids", "nofile", "tmp_files", "home_files"))
-_CAPPED = _BYTES | _COUNTS | {"limits.turns", "limits.wall_s"}
+_SUBAGENTS = ("depth", "at_once", "total")
+_CAPPED = (
+    _BYTES
+    | _COUNTS
+    | {f"limits.{key}" for key in ("turns", "wall_s", "tokens", "cost_usd", "context_tokens", "prices")}
+    | {f"limits.subagents.{key}" for key in _SUBAGENTS}
+)
+_LOOSE_WORDS = {"read_only_commands": "allow", "project_instructions": "give", "sandbox.seccomp": "debug"}
+"""Settings of two words: the one that lets more happen."""
 _UNITS = (("GiB", 1024**3), ("MiB", 1024**2))
 
 
@@ -32,10 +41,18 @@ def shown(key: str, value: Any) -> str:
         return "null"
     if key == "sandbox.allow_hosts":
         return "[" + ", ".join(entry.text + (" (private)" if entry.allow_private else "") for entry in value) + "]"
+    if key == "limits.prices":
+        return "{" + ", ".join(f"{json.dumps(name)}: {shown_price(price)}" for name, price in value.items()) + "}"
     if key in _BYTES:
         unit, size_bytes = next(((unit, size) for unit, size in _UNITS if value % size == 0), ("B", 1))
         return f"{value // size_bytes}{unit}"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def shown_price(price: PriceEntry) -> str:
+    """A price as people write it."""
+    given = price.model_dump(exclude_none=True)
+    return "{" + ", ".join(f"{key}: {value:g}" for key, value in given.items()) + "}"
 
 
 def merge(layers: Sequence[Layer], named: Layer) -> Policy:
@@ -160,12 +177,14 @@ class _Merging:
                 read_only_commands=values["read_only_commands"] == "allow",
             ),
             sandbox=_sandbox(values),
-            limits=Limits(turns=values["limits.turns"], wall_s=values["limits.wall_s"]),
+            limits=_limits(values),
+            prices=tuple((name, _price(entry)) for name, entry in values["limits.prices"].items()),
             location=named.location,
             hooks=tuple(self.hooks),
             loosest_mode=loosest,
             allow_locked_by=self.lists_locked.get("allow"),
             saved_rules=values["saved_rules"] == "apply",
+            project_instructions=values["project_instructions"] == "give",
             locks=tuple(self.words.items()),
             sources=tuple((key, one.location) for key, one in self.settings.items()),
             files=tuple(dict.fromkeys(self.files)),
@@ -178,16 +197,16 @@ def is_looser(key: str, offered: Any, held: Any) -> bool:
     """True if a value of this setting lets more happen than another. Without an order, every other does."""
     if key == "mode":
         return looseness(offered) > looseness(held)
+    if key == "limits.prices":
+        return bool(offered != held)  # there is no telling which models a run will use
     if key in _CAPPED:
         return _number(offered) > _number(held)
-    if key == "read_only_commands":
-        return bool(offered == "allow" and held != "allow")
+    if key in _LOOSE_WORDS:
+        return bool(offered == _LOOSE_WORDS[key] and held != _LOOSE_WORDS[key])
     if key == "sandbox.masks":
         return not set(held) <= set(offered)
     if key == "sandbox.allow_hosts":
         return is_wider(offered, held)
-    if key == "sandbox.seccomp":
-        return bool(offered == "debug" and held != "debug")
     return bool(offered != held)
 
 
@@ -208,16 +227,38 @@ def _sandbox(values: Mapping[str, Any]) -> SandboxSettings:
     return SandboxSettings(**given | {key: tuple(given[key]) for key in ("masks", "allow_hosts")})
 
 
+def _limits(values: Mapping[str, Any]) -> Limits:
+    keys = ("turns", "wall_s", "tokens", "cost_usd", "context_tokens")
+    depth, at_once, total = (values[f"limits.subagents.{key}"] for key in _SUBAGENTS)
+    return Limits(
+        **{key: values[f"limits.{key}"] for key in keys},
+        subagent_depth=depth,
+        subagents_at_once=at_once,
+        subagents_total=total,
+    )
+
+
+def _price(entry: PriceEntry) -> Price:
+    return Price(
+        input=entry.input,
+        output=entry.output,
+        cache_write=entry.input * 1.25 if entry.cache_write is None else entry.cache_write,
+        cache_read=entry.input * 0.1 if entry.cache_read is None else entry.cache_read,
+    )
+
+
 def _defaults() -> dict[str, Any]:
     """What holds where no layer says anything: the schema's defaults, by dotted key."""
     whole = PolicyFile()
-    found: dict[str, Any] = {key: getattr(whole, key) for key in ("mode", "read_only_commands", "saved_rules")}
-    sections: Iterable[tuple[str, SandboxSection | LimitsSection]] = (
+    found: dict[str, Any] = {key: getattr(whole, key) for key in SETTINGS}
+    sections: Iterable[tuple[str, SandboxSection | LimitsSection | SubagentLimits]] = (
         ("sandbox", whole.sandbox),
         ("limits", whole.limits),
+        ("limits.subagents", whole.limits.subagents),
     )
     for name, section in sections:
         found |= {f"{name}.{key}": getattr(section, key) for key in type(section).model_fields}
+    del found["limits.subagents"]  # its keys are the settings
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from sandbox_agent.errors import PolicyError
@@ -27,6 +27,7 @@ from sandbox_agent.types import (
     Mode,
     PathAccess,
     PermissionRequest,
+    Price,
     Verdict,
     Withheld,
 )
@@ -115,6 +116,8 @@ class Policy:
     rules: RuleSet = field(default_factory=RuleSet)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     limits: Limits = field(default_factory=Limits)
+    prices: tuple[tuple[str, Price], ...] = ()
+    """By pattern of the model's name, the first that fits counts; before what is known of models' prices."""
     location: str = "built in"
     hooks: tuple[Hook, ...] = ()
     loosest_mode: Mode | None = None
@@ -123,6 +126,8 @@ class Policy:
     """`file:line` of what forbids further allow rules."""
     saved_rules: bool = True
     """Whether rules saved by answering "always" hold."""
+    project_instructions: bool = True
+    """Whether the model is given what the folder says to agents."""
     locks: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     """What is locked, in the words of `lock`, and where."""
     sources: tuple[tuple[str, str], ...] = field(default=(), compare=False)
@@ -220,7 +225,7 @@ class Policy:
             "mode": str(self.mode),
             "rules": {kind: [rule.text for rule in getattr(self.rules, kind)] for kind in ("deny", "ask", "allow")},
             "sandbox": sandbox | {"masks": list(self.sandbox.masks), "allow_hosts": hosts},
-            "limits": {"turns": self.limits.turns, "wall_s": self.limits.wall_s},
+            "limits": asdict(self.limits) | {"prices": {name: asdict(price) for name, price in self.prices}},
             "sources": dict(self.sources),
             "locks": dict(self.locks),
             "notes": list(self.notes),

@@ -29,7 +29,7 @@ _UNITS = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4} | {
 _MIN_BYTES = 16 * 1024**2
 _MAX_BYTES = 1024**5
 
-LOCKABLE = ("mode", "bypassPermissions", "allow", "hooks", "sandbox", "limits")
+LOCKABLE = ("mode", "bypassPermissions", "allow", "hooks", "project_instructions", "sandbox", "limits")
 """What `lock` takes, beside single keys such as `sandbox.memory` and `limits.turns`."""
 
 
@@ -57,6 +57,11 @@ def _long_form(value: Any) -> Any:
 def _none_to_empty(value: Any) -> Any:
     """An empty key (`deny:`) means the empty list, as people write it."""
     return [] if value is None else value
+
+
+def _none_to_nothing(value: Any) -> Any:
+    """The same of a mapping."""
+    return {} if value is None else value
 
 
 def _as_list(value: Any) -> Any:
@@ -97,6 +102,7 @@ Size = Annotated[
 ]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
+Usd = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
 class _Section(BaseModel):
@@ -179,26 +185,46 @@ class SandboxSection(_Section):
 
 
 class SubagentLimits(_Section):
-    """Not supported yet."""
+    """Of all sub-agents of a run together."""
 
-    depth: int | None = Field(default=None, ge=0, le=100)
-    at_once: Count | None = None
-    total: Count | None = None
+    depth: int = Field(default=2, ge=0, le=100)
+    """Levels below the first agent; 0 is none."""
+    at_once: int = Field(default=8, ge=1, le=1_000)
+    """How many run at one time."""
+    total: int = Field(default=50, ge=0, le=1_000_000)
+    """How many are started in all."""
+
+
+class PriceEntry(_Section):
+    """US dollars for a million tokens."""
+
+    input: Usd
+    """What is sent, without what goes into or comes from the cache."""
+    output: Usd
+    """What is written, thinking included."""
+    cache_write: Usd | None = None
+    """What goes into the cache; left out, 1.25 times `input`."""
+    cache_read: Usd | None = None
+    """What comes from the cache; left out, a tenth of `input`."""
 
 
 class LimitsSection(_Section):
     """null means no limit."""
 
     turns: Count | None = 200
-    """Requests to the model."""
+    """Requests to the model, of each agent."""
     wall_s: Seconds | None = 3600
     """Seconds from start to end."""
     tokens: Count | None = None
-    """Not supported yet: leave it out or null."""
+    """What all agents' models read, from the cache too, and write."""
     cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Not supported yet: leave it out or null."""
-    subagents: SubagentLimits | None = None
-    """Not supported yet: leave it out or null."""
+    """US dollars for all of that; the model's price must be known."""
+    prices: Annotated[dict[Annotated[str, Field(min_length=1)], PriceEntry], BeforeValidator(_none_to_nothing)] = {}
+    """Prices by name of the model, in which * stands for anything; the first that fits counts, before the known ones."""
+    context_tokens: int | None = Field(default=None, ge=1_000, le=1_000_000_000)
+    """How long a conversation may get before it is compacted; null: as long as the model takes."""
+    subagents: Annotated[SubagentLimits, BeforeValidator(_none_to_nothing)] = SubagentLimits()
+    """How many agents may be started by agents."""
 
 
 class McpServer(_Section):
@@ -242,6 +268,8 @@ class PolicyFile(_Section):
     """Whether commands that only read (a list shipped with the program) run without a rule."""
     saved_rules: Literal["apply", "ignore"] = "apply"
     """Whether rules that were saved by answering "always" hold under this policy."""
+    project_instructions: Literal["give", "ignore"] = "give"
+    """Whether the model is given AGENTS.md and CLAUDE.md of the folder, as text from somebody who is not trusted."""
     rules: RulesSection = RulesSection()
     sandbox: SandboxSection = SandboxSection()
     limits: LimitsSection = LimitsSection()
@@ -252,15 +280,14 @@ class PolicyFile(_Section):
 def lockable_keys() -> tuple[str, ...]:
     """Every word that `lock` takes."""
     single = [f"{name}.{key}" for name, part in _PARTS.items() for key in part.model_fields]
-    return (*LOCKABLE, *(key for key in single if tuple(key.split(".")) not in NOT_SUPPORTED))
+    return (*LOCKABLE, *single)
 
 
-_PARTS: dict[str, type[_Section]] = {"sandbox": SandboxSection, "limits": LimitsSection}
-
-NOT_SUPPORTED = {
-    ("mcp",): "leave it out or empty",
-    ("limits", "tokens"): "leave it out or null",
-    ("limits", "cost_usd"): "leave it out or null",
-    ("limits", "subagents"): "leave it out or null",
+_PARTS: dict[str, type[_Section]] = {
+    "sandbox": SandboxSection,
+    "limits": LimitsSection,
+    "limits.subagents": SubagentLimits,
 }
+
+NOT_SUPPORTED = {("mcp",): "leave it out or empty"}
 """Keys of the format that this version does not act on, with what to do. Empty is fine, anything else is an error."""

@@ -35,7 +35,8 @@ def test_an_administrator_s_rules_stay_under_every_policy(desk: LayersDesk) -> N
 
 
 LOCKED = """mode: default
-lock: [mode, allow, hooks, sandbox, limits]
+lock: [mode, allow, hooks, project_instructions, sandbox, limits]
+project_instructions: ignore
 rules: {allow: ['Bash(make test)']}
 sandbox: {image: img, memory: 1GiB, masks: [secret]}
 limits: {turns: 10, wall_s: null}
@@ -56,6 +57,10 @@ limits: {turns: 10, wall_s: null}
         (
             "sandbox:\n  seccomp: debug\n",
             "n.yaml:2: sandbox.seccomp debug is looser than default, which etc/policy.yaml:2",
+        ),
+        (
+            "project_instructions: give\n",
+            "n.yaml:1: project_instructions give is looser than ignore, which etc/policy.yaml:2 locks",
         ),
         (
             "hooks: {stop: [{id: h, command: x}]}\n",
@@ -83,6 +88,8 @@ def test_options_cannot_loosen_what_is_locked(desk: LayersDesk) -> None:
         "--mode: mode bypassPermissions is looser than default, which etc/"
     )
     assert desk.refusal(allow=["Edit"]).startswith("--allow: the allow rule Edit may not be added: etc/policy.yaml:2")
+    assert desk.refusal(project_instructions=True).startswith("--project-instructions: project_instructions give is l")
+    assert desk.run(project_instructions=False).project_instructions is False
     assert desk.refusal(image="x").startswith("--image: sandbox.image x is looser than img, which etc/policy.yaml:2")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +70,22 @@ def _settings(policy: Policy) -> list[tuple[str, Any]]:
         ("mode", policy.mode.value),
         ("read_only_commands", "allow" if policy.rules.read_only_commands else "ask"),
         ("saved_rules", "apply" if policy.saved_rules else "ignore"),
+        ("project_instructions", "give" if policy.project_instructions else "ignore"),
         *(box | lists).items(),
         ("limits.turns", policy.limits.turns),
         ("limits.wall_s", policy.limits.wall_s),
+        ("limits.tokens", policy.limits.tokens),
+        ("limits.cost_usd", policy.limits.cost_usd),
+        ("limits.prices", {_quoted(name): _flow(asdict(price)) for name, price in policy.prices}),
+        ("limits.context_tokens", policy.limits.context_tokens),
+        ("limits.subagents.depth", policy.limits.subagent_depth),
+        ("limits.subagents.at_once", policy.limits.subagents_at_once),
+        ("limits.subagents.total", policy.limits.subagents_total),
     ]
+
+
+def _flow(value: Mapping[str, float]) -> str:
+    return "{" + ", ".join(f"{key}: {number:g}" for key, number in value.items()) + "}"
 
 
 def _lines(policy: Policy) -> Iterator[str]:
@@ -90,13 +103,19 @@ def _lines(policy: Policy) -> Iterator[str]:
         if owner != section:
             if not section:
                 yield from _rule_lines(policy)
+            outer, _, last = owner.rpartition(".")
+            if outer and not section.startswith(outer):
+                yield f"{outer}:"
             section = owner
-            yield f"{owner}:"
-        indent = "  " if owner else ""
+            yield "  " * owner.count(".") + f"{last}:"
+        indent = "  " * key.count(".")
         place = sources.get(key, BUILT_IN)
         if isinstance(value, list):
             yield _line(f"{indent}{name}:" if value else f"{indent}{name}: []", place)
             yield from (f"{indent}  - {_quoted(item)}" for item in value)
+        elif isinstance(value, dict):
+            yield _line(f"{indent}{name}:" if value else f"{indent}{name}: {{}}", place)
+            yield from (f"{indent}  {inner}: {said}" for inner, said in value.items())
         else:
             yield _line(f"{indent}{name}: {sanitise(shown(key, value))}", place)
     yield from _hook_lines(policy.hooks)
