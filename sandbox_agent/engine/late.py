@@ -102,6 +102,7 @@ class LateSandbox:
         max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
         merge_stderr: bool = False,
         spill_path: str | None = None,
+        live_path: str | None = None,
     ) -> ExecResult:
         """See `Sandbox.exec`."""
         ended = await (await self._ready()).exec(
@@ -113,6 +114,7 @@ class LateSandbox:
             max_output_bytes=max_output_bytes,
             merge_stderr=merge_stderr,
             spill_path=spill_path,
+            live_path=live_path,
         )
         metering.count(ended)
         return ended

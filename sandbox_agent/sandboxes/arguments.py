@@ -58,6 +58,20 @@ def check_stdin(stdin: bytes) -> None:
         raise ValueError(f"stdin has {len(stdin)} bytes; at most {MAX_FILE_BYTES} are taken")
 
 
+def check_output_file(spill_path: str | None, live_path: str | None) -> str | None:
+    """The one file that output is to go to, if any.
+
+    Raises:
+        ValueError: both were given, or it is not absolute, or not a name a file can have.
+    """
+    if spill_path is not None and live_path is not None:
+        raise ValueError("output goes to one file: spill_path or live_path")
+    path = live_path if spill_path is None else spill_path
+    if path is not None:
+        check_path(path)
+    return path
+
+
 def check_path(path: str) -> None:
     """Refuse what is no absolute path.
 

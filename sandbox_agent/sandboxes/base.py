@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from sandbox_agent.sandboxes.runner import kept
+
 KIB = 1024
 MIB = 1024 * KIB
 
@@ -20,6 +22,9 @@ DEFAULT_MAX_OUTPUT_BYTES = 10 * MIB
 
 MAX_FILE_BYTES = 100 * MIB
 """The largest file `read_file` returns whole and `replace_file` takes."""
+
+LIVE_MAX_BYTES = kept.LIVE_MAX_BYTES
+"""Of an output, in the file that is written as it comes."""
 
 KILL_GRACE_S = 2.0
 """From TERM to KILL, for every process of a call that ran out of time."""
@@ -49,7 +54,8 @@ class ExecResult:
     when the stream was longer than `max_output_bytes`, the first half and the last half of that many bytes joined;
     `stdout_bytes`/`stderr_bytes` are the true totals. With `merge_stderr` all is in `stdout`, in write order.
     `oom_killed` is True when the sandbox's memory limit killed something during the call.
-    `leftover_processes` counts what outlived the command and was killed. `spill_path` is where the full output went.
+    `leftover_processes` counts what outlived the command and was killed. `spill_path` is the file that the full output
+    went to, all along (`live_path`) or when it was too long; None where there is none.
     `cpu_s` is of all its processes together, `max_rss_bytes` of the largest one (with what it was forked from, so small
     ones show some 10 MiB); None where the sandbox cannot tell.
     """
@@ -202,6 +208,7 @@ class Sandbox(Protocol):
         max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
         merge_stderr: bool = False,
         spill_path: str | None = None,
+        live_path: str | None = None,
     ) -> ExecResult:
         """Run a program to its end, never on a terminal; when it ends, so does everything it started.
 
@@ -214,13 +221,16 @@ class Sandbox(Protocol):
             max_output_bytes: kept per stream, see `ExecResult`.
             merge_stderr: stderr goes where stdout goes, in write order.
             spill_path: when more than `max_output_bytes` came, the output (bounded) is also written to this file.
+            live_path: the file is made when the program starts (it must be new), and stdout is written to it as it
+                comes, for `read_file`: the first `LIVE_MAX_BYTES`, and, when more came, at the end a line that says
+                how many bytes are left out and the last half of `max_output_bytes`.
 
         Returns:
             ExecResult: also for a program that is missing (127) or not executable (126), with the reason in
             stderr (stdout when merged).
 
         Raises:
-            ValueError: argv is empty, or holds a NUL, or one argument is 128 KiB or longer.
+            ValueError: argv is empty, or holds a NUL, or one argument is 128 KiB or longer; both files are asked for.
             NotADirectoryError, FileNotFoundError: `cwd` is not a directory.
             SandboxDiedError: the sandbox ended meanwhile.
         """

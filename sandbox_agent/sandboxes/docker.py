@@ -131,6 +131,7 @@ class DockerSandbox:
         max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
         merge_stderr: bool = False,
         spill_path: str | None = None,
+        live_path: str | None = None,
     ) -> ExecResult:
         """See `Sandbox.exec`."""
         return await self._transport().exec(
@@ -142,6 +143,7 @@ class DockerSandbox:
             max_output_bytes=max_output_bytes,
             merge_stderr=merge_stderr,
             spill_path=spill_path,
+            live_path=live_path,
         )
 
     async def exec_apart(

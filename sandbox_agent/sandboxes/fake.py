@@ -10,14 +10,20 @@ import errno
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
 
 from sandbox_agent.errors import SandboxDiedError, SandboxStartError
-from sandbox_agent.sandboxes.arguments import MAX_COMMAND_BYTES, check_command, check_path, check_stdin
+from sandbox_agent.sandboxes.arguments import (
+    MAX_COMMAND_BYTES,
+    check_command,
+    check_output_file,
+    check_path,
+    check_stdin,
+)
 from sandbox_agent.sandboxes.base import (
     DEFAULT_MAX_OUTPUT_BYTES,
     ExecResult,
@@ -27,7 +33,7 @@ from sandbox_agent.sandboxes.base import (
     Stream,
 )
 from sandbox_agent.sandboxes.fake_files import FakeDirectory, FakeFiles
-from sandbox_agent.sandboxes.fake_shell import Printed, Program, ProgramCall, builtin_programs, run_program
+from sandbox_agent.sandboxes.fake_shell import LiveFile, Printed, Program, ProgramCall, builtin_programs, run_program
 from sandbox_agent.sandboxes.runner.kept import KeptOutput
 from sandbox_agent.types import WORKSPACE_MOUNT
 
@@ -102,9 +108,11 @@ class FakeSandbox:
         max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
         merge_stderr: bool = False,
         spill_path: str | None = None,
+        live_path: str | None = None,
     ) -> ExecResult:
         size = check_command(argv, env)
         check_stdin(stdin)
+        check_output_file(spill_path, live_path)
         options = {"stdin": stdin, "cwd": cwd, "env": env, "timeout_s": timeout_s, "merge_stderr": merge_stderr}
         self.calls.append(FakeCall("exec", tuple(argv), options))
         call = self._program_call(argv, stdin, cwd, env)
@@ -113,6 +121,9 @@ class FakeSandbox:
             printed.chunks.append((2, f"{argv[0]}: {os.strerror(errno.E2BIG)}\n".encode()))
             return _result(printed, 126, False, 0.0, max_output_bytes, merge_stderr)
         started_s = time.monotonic()
+        live = None if live_path is None else LiveFile(self.files, live_path, merge_stderr)
+        if live is not None:
+            printed.listener = live.take
         exit_code = None
         with anyio.move_on_after(timeout_s):
             exit_code = await self._alive(lambda: run_program(call, self.programs, printed))
@@ -125,6 +136,8 @@ class FakeSandbox:
             max_output_bytes,
             merge_stderr,
         )
+        if live is not None:
+            return replace(result, spill_path=live.path, spill_bytes=live.size_bytes)
         return self._spilled(result, printed, spill_path, merge_stderr) if result.truncated and spill_path else result
 
     async def exec_apart(self, argv: Sequence[str], **options: Any) -> ExecResult:
@@ -216,11 +229,7 @@ class FakeSandbox:
     def _spilled(self, result: ExecResult, printed: Printed, path: str, merge_stderr: bool) -> ExecResult:
         full = b"".join(data for number, data in printed.chunks if number == 1 or merge_stderr)
         self.files.put(path, full, 0o600)
-        return ExecResult(
-            **{name: getattr(result, name) for name in result.__dataclass_fields__ if not name.startswith("spill_")},
-            spill_path=path,
-            spill_bytes=len(full),
-        )
+        return replace(result, spill_path=path, spill_bytes=len(full))
 
 
 class FakeStream:

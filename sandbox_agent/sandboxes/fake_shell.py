@@ -52,6 +52,31 @@ class Printed:
 
     chunks: list[tuple[int, bytes]] = field(default_factory=list)
     leftovers: int = 0
+    listener: Callable[[int, bytes], None] | None = None
+
+    def add(self, number: int, data: bytes) -> None:
+        """Something came out of a stream."""
+        if data:
+            self.chunks.append((number, data))
+            if self.listener is not None:
+                self.listener(number, data)
+
+
+class LiveFile:
+    """What `live_path` asks for, not bounded. `path` is None where a file was there."""
+
+    def __init__(self, files: FakeFiles, path: str, merge_stderr: bool) -> None:
+        self.path = path if files.node(path) is None else None
+        self.size_bytes = 0
+        self._files = files
+        self._merge_stderr = merge_stderr
+        if self.path is not None:
+            files.put(path, b"", 0o600)
+
+    def take(self, number: int, data: bytes) -> None:
+        if self.path is not None and (number == 1 or self._merge_stderr):
+            self._files.put(self.path, self._files.data(self.path) + data, 0o600)
+            self.size_bytes += len(data)
 
 
 async def run_program(call: ProgramCall, programs: Mapping[str, Program], printed: Printed) -> int:
@@ -61,12 +86,13 @@ async def run_program(call: ProgramCall, programs: Mapping[str, Program], printe
         return await _shell(call, programs, printed)
     program = programs.get(name)
     if program is None:
-        printed.chunks.append((2, f"{call.argv[0]}: command not found\n".encode()))
+        printed.add(2, f"{call.argv[0]}: command not found\n".encode())
         return NOT_FOUND
     output = program(call)
     if not isinstance(output, ProgramOutput):
         output = await output
-    printed.chunks += [(number, data) for number, data in ((1, output.stdout), (2, output.stderr)) if data]
+    printed.add(1, output.stdout)
+    printed.add(2, output.stderr)
     return output.exit_code
 
 
@@ -96,9 +122,8 @@ async def _simple(
     if separator == "&" and argv[0] == "sleep":
         printed.leftovers += 1
         return 0
-    mine = Printed()
+    mine = Printed(listener=lambda number, data: printed.add(2 if to_stderr else number, data))
     code = await run_program(replace(call, argv=argv), programs, mine)
-    printed.chunks += [(2 if to_stderr else number, data) for number, data in mine.chunks]
     printed.leftovers += mine.leftovers
     return code
 

@@ -1,7 +1,8 @@
 """The fallback without a runner: one Docker exec per call, for images that have no Python.
 
 About 60 ms a call. A shell script around the command gives it its input, its deadline (`timeout -k`), and afterwards
-kills what it left behind, known by a variable in its environment. No spill file is written here.
+kills what it left behind, known by a variable in its environment. Output is written to a file only as it comes, by a
+second program; there is no spill file.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from collections.abc import Mapping, Sequence
 import anyio
 
 from sandbox_agent.sandboxes import files
-from sandbox_agent.sandboxes.arguments import MAX_COMMAND_BYTES, check_command, check_path, check_stdin
+from sandbox_agent.sandboxes.arguments import (
+    MAX_COMMAND_BYTES,
+    check_command,
+    check_output_file,
+    check_path,
+    check_stdin,
+)
 from sandbox_agent.sandboxes.base import (
     DEFAULT_MAX_OUTPUT_BYTES,
     KILL_GRACE_S,
@@ -27,6 +34,7 @@ from sandbox_agent.sandboxes.base import (
 )
 from sandbox_agent.sandboxes.container import RunningContainer
 from sandbox_agent.sandboxes.exec_stream import ExecStream
+from sandbox_agent.sandboxes.perexec_live import LiveFile, send
 from sandbox_agent.sandboxes.perexec_script import SWEEP, WRAP, shell_word, undecoded
 from sandbox_agent.sandboxes.resident import LATER_DEADLINE_S, failed
 from sandbox_agent.sandboxes.runner.kept import KeptOutput
@@ -37,7 +45,6 @@ _TERMINATED = 143
 _KILLED = 137
 _EXIT_CODE_TRIES = 100
 _EXIT_CODE_WAIT_S = 0.02
-_CHUNK_BYTES = 64 * 1024
 
 _CWD_ERRORS = {b"missing": errno.ENOENT, b"notdir": errno.ENOTDIR, b"denied": errno.EACCES}
 
@@ -63,10 +70,12 @@ class PerExec:
         max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
         merge_stderr: bool = False,
         spill_path: str | None = None,
+        live_path: str | None = None,
     ) -> ExecResult:
         """See `Sandbox.exec`."""
         size = check_command(argv, env)
         check_stdin(stdin)
+        check_output_file(spill_path, live_path)
         if size > MAX_COMMAND_BYTES:
             return failed(126, f"{argv[0]}: Argument list too long", merge_stderr, max_output_bytes)
         started_s = time.monotonic()
@@ -74,16 +83,18 @@ class PerExec:
         form = "merge" if merge_stderr else "plain"
         out, err = KeptOutput(max_output_bytes), KeptOutput(max_output_bytes)
         stream = await self._started(call, argv, cwd, env, timeout_s, str(len(stdin)), form)
+        live = LiveFile(self._container, live_path, out)
         over = False
         try:
             deadline_s = None if timeout_s is None else timeout_s + KILL_GRACE_S + LATER_DEADLINE_S
             with anyio.move_on_after(deadline_s):
-                exit_code = await self._run(stream, cwd, stdin, out, err)
+                exit_code = await self._run(stream, cwd, stdin, out, err, live)
                 over = True
         finally:
             if not over:
                 await self._kill(call)
             await stream.aclose()
+            await live.aclose()
         if not over:
             exit_code = _KILLED
         duration_s = time.monotonic() - started_s
@@ -96,6 +107,8 @@ class PerExec:
             out.total_bytes,
             err.total_bytes,
             duration_s,
+            spill_path=live.path,
+            spill_bytes=live.size_bytes,
         )
 
     async def open(
@@ -169,7 +182,9 @@ class PerExec:
         command = ["sh", "-c", WRAP, "sh", folder, limit, f"{KILL_GRACE_S:g}", size, call, form, words, *argv]
         return await self._container.open_program(command, stdin=size != "0", env=env)
 
-    async def _run(self, stream: ExecStream, cwd: str | None, stdin: bytes, out: KeptOutput, err: KeptOutput) -> int:
+    async def _run(
+        self, stream: ExecStream, cwd: str | None, stdin: bytes, out: KeptOutput, err: KeptOutput, live: LiveFile
+    ) -> int:
         kept = {1: out, 2: err}
         note = b""
         while b"\n" not in note and (message := await stream.receive_either()) is not None:
@@ -177,12 +192,17 @@ class PerExec:
                 note += message[1]
             else:
                 err.add(message[1])
-        out.add(_after_first_line(note, cwd))
+        first = _after_first_line(note, cwd)
+        await live.begin()
+        out.add(first)
+        await live.write(first)
         async with anyio.create_task_group() as group:
             if stdin:
                 group.start_soon(_send_what_is_taken, stream, stdin)
             while (message := await stream.receive_either()) is not None:
                 kept[message[0]].add(message[1])
+                if message[0] == 1:
+                    await live.write(message[1])
             group.cancel_scope.cancel()
         return await self.exit_code(stream)
 
@@ -215,7 +235,7 @@ class PerExecStream:
         """See `Stream.send`."""
         if self._ended or self._closed or self._eof:
             raise BrokenPipeError(errno.EPIPE, "the program has ended or its stdin is closed")
-        await _send(self._stream, data)
+        await send(self._stream, data)
 
     async def send_eof(self) -> None:
         """See `Stream.send_eof`."""
@@ -249,15 +269,10 @@ class PerExecStream:
             await self._stream.aclose()
 
 
-async def _send(stream: ExecStream, data: bytes) -> None:
-    for at in range(0, len(data), _CHUNK_BYTES):
-        await stream.send(data[at : at + _CHUNK_BYTES])
-
-
 async def _send_what_is_taken(stream: ExecStream, data: bytes) -> None:
     """A command may end without reading all its input: that is no error."""
     with contextlib.suppress(BrokenPipeError):
-        await _send(stream, data)
+        await send(stream, data)
 
 
 def _after_first_line(data: bytes, cwd: str | None) -> bytes:

@@ -6,7 +6,14 @@ import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sandbox_agent.sandboxes.arguments import MAX_COMMAND_BYTES, check_command, check_path, check_stdin, encoded
+from sandbox_agent.sandboxes.arguments import (
+    MAX_COMMAND_BYTES,
+    check_command,
+    check_output_file,
+    check_path,
+    check_stdin,
+    encoded,
+)
 from sandbox_agent.sandboxes.base import (
     DEFAULT_MAX_OUTPUT_BYTES,
     KILL_GRACE_S,
@@ -67,14 +74,14 @@ class Resident:
         max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
         merge_stderr: bool = False,
         spill_path: str | None = None,
+        live_path: str | None = None,
     ) -> ExecResult:
         """See `Sandbox.exec`."""
         size = check_command(argv, env)
         check_stdin(stdin)
         if size > MAX_COMMAND_BYTES:
             return failed(NOT_EXECUTABLE, f"{argv[0]}: Argument list too long", merge_stderr, max_output_bytes)
-        if spill_path is not None:
-            check_path(spill_path)
+        file_path = check_output_file(spill_path, live_path)
         fields = {
             **_program("exec", argv, cwd, env),
             "eof": len(stdin) <= _INLINE_BYTES,
@@ -83,6 +90,7 @@ class Resident:
             "max_output_bytes": max_output_bytes,
             "merge": merge_stderr,
             "spill_path": spill_path,
+            "live_path": live_path,
         }
         deadline_s = None if timeout_s is None else timeout_s + KILL_GRACE_S + self._later_deadline_s
         try:
@@ -96,7 +104,7 @@ class Resident:
             return replace(told, oom_killed=exc.out_of_memory)
         if call.failure is not None:
             return _failed_exec(call.failure, cwd, merge_stderr, max_output_bytes)
-        result = _exec_result(call, spill_path)
+        result = _exec_result(call, file_path)
         self._runners.oom_told |= result.oom_killed
         return result
 

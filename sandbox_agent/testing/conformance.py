@@ -13,6 +13,7 @@ from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.testing import (
     conformance_exec,
     conformance_files,
+    conformance_live,
     conformance_paths,
     conformance_processes,
     conformance_streams,
@@ -21,6 +22,7 @@ from sandbox_agent.testing.conformance_check import Check, Need
 
 CHECKS: tuple[Check, ...] = (
     *conformance_exec.CHECKS,
+    *conformance_live.CHECKS,
     *conformance_processes.CHECKS,
     *conformance_files.CHECKS,
     *conformance_paths.CHECKS,

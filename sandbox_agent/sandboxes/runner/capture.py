@@ -7,24 +7,30 @@ from __future__ import annotations
 
 import os
 
-from sandbox_agent.sandboxes.runner.kept import KeptOutput
+from sandbox_agent.sandboxes.runner.kept import LIVE_MAX_BYTES, MARK_BYTES, KeptOutput, rest
 
 SPILL_MAX_BYTES = 64 * 1024 * 1024
 _OOM_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 
 
 class Capture:
-    """One stream of a call: kept head and tail, and everything (bounded) in a spill file once it is too long."""
+    """One stream of a call: kept head and tail, and everything (bounded) in a spill file once it is too long; or, with
+    `write_live`, in a file from the first byte."""
 
     def __init__(self, max_bytes: int, spill_path: bytes | None) -> None:
         self.kept = KeptOutput(max_bytes)
         self._spill_path = spill_path
         self._spill_fd: int | None = None
+        self._spill_max_bytes = SPILL_MAX_BYTES
+        self._live = False
+        self.spilled = False
         self.spill_bytes = 0
 
-    @property
-    def spilled(self) -> bool:
-        return self.spill_bytes > 0
+    def write_live(self, path: bytes) -> None:
+        """Write to this file what comes from now on, as it comes."""
+        self._live = True
+        self._spill_max_bytes = LIVE_MAX_BYTES
+        self._begin_spill(path)
 
     def add(self, data: bytes) -> None:
         if self._spill_path is not None and self.kept.total_bytes + len(data) > self.kept.max_bytes:
@@ -35,6 +41,13 @@ class Capture:
         self.kept.add(data)
 
     def close(self) -> None:
+        """No more comes."""
+        if self._live and self._spill_fd is not None:
+            self._spill_max_bytes = LIVE_MAX_BYTES + self.kept.max_bytes + MARK_BYTES
+            self._spill(rest(self.kept, LIVE_MAX_BYTES))
+        self._close_spill()
+
+    def _close_spill(self) -> None:
         if self._spill_fd is not None:
             os.close(self._spill_fd)
             self._spill_fd = None
@@ -46,17 +59,18 @@ class Capture:
             self._spill_fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError:
             return  # the caller sees that there is no spill file; the kept output stands
+        self.spilled = True
         self._spill(self.kept.value())
 
     def _spill(self, data: bytes) -> None:
-        view = memoryview(data)[: SPILL_MAX_BYTES - self.spill_bytes]
+        view = memoryview(data)[: self._spill_max_bytes - self.spill_bytes]
         try:
             while view and self._spill_fd is not None:
                 written = os.write(self._spill_fd, view)
                 self.spill_bytes += written
                 view = view[written:]
         except OSError:
-            self.close()  # the disk limit: `spill_bytes` tells how far it went
+            self._close_spill()  # the disk limit: `spill_bytes` tells how far it went
 
 
 class OomCounter:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+LIVE_MAX_BYTES = 16 * 1024 * 1024
+"""Of a file that is written as output comes: many may be written at once, and where they lie is often memory."""
+
+MARK_BYTES = 200
+"""More than the line in `rest` has."""
+
 
 class KeptOutput:
     """Takes bytes in order; holds everything up to `max_bytes`, beyond that the first and the last half of so many."""
@@ -33,3 +39,17 @@ class KeptOutput:
             return bytes(self._first)
         last = self._first[self._head_bytes :] + self._last
         return bytes(self._first[: self._head_bytes] + last[len(last) - self._tail_bytes :])
+
+
+def rest(kept: KeptOutput, written_bytes: int) -> bytes:
+    """What to put behind the first `written_bytes` of an output when it has ended: nothing, the bytes that are missing,
+    or, where these are no longer known, a line that says how many they are and the last ones."""
+    missing = kept.total_bytes - written_bytes
+    if missing <= 0:
+        return b""
+    last = kept.value()
+    if kept.cut:
+        last = last[kept.max_bytes // 2 :]
+    if missing <= len(last):
+        return last[len(last) - missing :]
+    return b"\n[... %d bytes are left out here ...]\n" % (missing - len(last)) + last

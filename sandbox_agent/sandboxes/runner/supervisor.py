@@ -68,6 +68,8 @@ class Supervisor:
             self._link.send_frame(wire.fail(self._link.call, wire.FAIL_OS, number, exc.strerror or ""))
             self._alone = True
             return
+        if request.get("live_path") is not None:
+            self._out.write_live(spawn.encode(request["live_path"]))
         try:
             self._start(request["argv"], {**env, **request["env"]})
         except spawn.CannotStartError as exc:
