@@ -183,10 +183,21 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a run may use, all its agents together. None means no limit.
+class Price:
+    """US dollars for a million tokens of each kind that `Usage` has."""
 
-    `tokens` counts what models read (from the cache too) and write. `subagent_depth` is how many levels there may be
+    input: float
+    output: float
+    cache_write: float
+    cache_read: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may use, all its agents together but for `turns`, which are each agent's own. None means no limit.
+
+    `tokens` counts what models read (from the cache too) and write. `context_tokens` is how long a conversation may get
+    before it is compacted; None is as long as the model takes. `subagent_depth` is how many levels there may be
     below the first agent, `subagents_at_once` how many run at one time, `subagents_total` how many are ever started.
     """
 
@@ -194,6 +205,7 @@ class Limits:
     wall_s: float | None = 3600.0
     tokens: int | None = None
     cost_usd: float | None = None
+    context_tokens: int | None = None
     subagent_depth: int = 2
     subagents_at_once: int = 8
     subagents_total: int = 50

@@ -213,6 +213,8 @@ def _policy(config: RunConfig) -> Policy:
         mode=config.mode,
         image=config.image,
         max_turns=config.max_turns,
+        max_tokens=config.max_tokens,
+        max_cost_usd=config.max_cost_usd,
         timeout_s=config.timeout_s,
     )
     policy = run_policy(config.policy, options)

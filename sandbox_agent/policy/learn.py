@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sandbox_agent.hostnames import HostEntry, HostnameError, authority, canonical_host, split_authority
 from sandbox_agent.policy.generalise import generalised
@@ -139,7 +139,8 @@ def _limits(held: Limits, runs: Sequence[RecordedRun]) -> Limits:
         return held
     turns = max(1, *(run.turns for run in runs)) if len(runs) > 1 else max(1, runs[0].turns)
     wall_s = max(60.0, math.ceil(max(run.duration_s for run in runs) / 60) * 60.0)
-    return Limits(
+    return replace(
+        held,
         turns=turns if held.turns is None else min(turns, held.turns),
         wall_s=wall_s if held.wall_s is None else min(wall_s, held.wall_s),
     )

@@ -219,11 +219,15 @@ class LimitsSection(_Section):
     """What all agents' models read, from the cache too, and write."""
     cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """US dollars for all of that; the model's price must be known."""
-    prices: Annotated[dict[Annotated[str, Field(min_length=1)], PriceEntry], BeforeValidator(_none_to_nothing)] = {}
+    prices: Annotated[
+        dict[Annotated[str, Field(min_length=1)], PriceEntry],
+        BeforeValidator(_none_to_nothing),
+        _Also({"type": "null"}),
+    ] = {}
     """Prices by name of the model, in which * stands for anything; the first that fits counts, before the known ones."""
     context_tokens: int | None = Field(default=None, ge=1_000, le=1_000_000_000)
     """How long a conversation may get before it is compacted; null: as long as the model takes."""
-    subagents: Annotated[SubagentLimits, BeforeValidator(_none_to_nothing)] = SubagentLimits()
+    subagents: Annotated[SubagentLimits, BeforeValidator(_none_to_nothing), _Also({"type": "null"})] = SubagentLimits()
     """How many agents may be started by agents."""
 
 

@@ -56,6 +56,8 @@ GOOD = [
     "sandbox: {memory: 1073741824, disk: '16777216'}\n",
     "limits: {turns: null, wall_s: 0.5}\n",
     "mcp: {servers: {}}\nsandbox: {allow_hosts: []}\nlimits: {tokens: null, subagents: {}}\n",
+    "lock: [limits.subagents.total, limits.prices]\nlimits: {tokens: 9, cost_usd: 0.5, subagents: , prices: }\n",
+    "limits: {prices: {'a-*': {input: 1, output: 2.5, cache_read: 0}}, subagents: {depth: 0, at_once: 1}}\n",
     "sandbox: {allow_hosts: ['a.org:443', '*.a.org:1', '@python', '[::1]:80']}\n",
     "sandbox: {allow_hosts: [{host: a, port: 1, allow_private: true}, {host: 'a:1'}, {host: '@node'}]}\n",
     "sandbox: {allow_hosts: , egress: 1GiB, ca_bundle: /etc/ca.pem}\n",

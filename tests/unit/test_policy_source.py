@@ -127,7 +127,7 @@ def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(
         "extends: base.yaml\nmode: fast\nmode: plan\nrules:\n  deny:\n  - Bsh(x)\n  - {rule: Edit, reasn: x}\n"
-        "limits: {turns: 0, tokens: 4}\n"
+        "limits: {turns: 0, tokens: 0}\n"
     )
     found = [str(fault).replace(f"{tmp_path}/", "") for fault in check_policy(str(path))]
     assert [line.split(" ")[0] for line in found] == [
