@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sandbox_agent.events.base import Event
@@ -27,7 +27,9 @@ CHUNK_CHARS = 96
 
 _MARK = "[masked: "
 _THINKING = ("thinking", "redacted_thinking")
-_OPAQUE = frozenset({"signature", "encrypted_content", "stdout_base64"})
+_SEALED = {"thinking": "signature", "redacted_thinking": "data", "web_search_result": "encrypted_content"}
+"""By type of block, what the API made, and takes back only as it was. Nothing is left unsearched for its name alone:
+whoever writes a tool's input or a program's output could call a field so."""
 
 
 class Secret(NamedTuple):
@@ -98,7 +100,10 @@ class Redactor:
             if field.name == "content" and isinstance(event, AssistantMessage | UserMessage | ToolResultsMessage):
                 value = tuple(b for b in value if b.get("type") not in _THINKING or not self._thinks_of_secrets(b))
                 value = getattr(event, field.name) if len(value) == len(event.content) else value
-            clean = self._value(value)
+            if field.name == "content" and isinstance(event, AssistantMessage):
+                clean = self._each(value, self._answer_block)
+            else:
+                clean = self._value(value)
             if clean is not getattr(event, field.name):
                 changed[field.name] = clean
         return dataclasses.replace(event, **changed) if changed else event
@@ -120,7 +125,7 @@ class Redactor:
         return self._finder.held_from(text)
 
     def _thinks_of_secrets(self, block: JsonObject) -> bool:
-        return self.holds({key: value for key, value in block.items() if key != "data"})
+        return self.holds({key: value for key, value in block.items() if key != _SEALED[block["type"]]})
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -128,33 +133,58 @@ class Redactor:
         if isinstance(value, dict):
             return self._object(value)
         if isinstance(value, list | tuple):
-            clean = [self._value(one) for one in value]
-            if all(new is old for new, old in zip(clean, value, strict=True)):
-                return value
-            return clean if isinstance(value, list) else tuple(clean)
+            return self._each(value, self._value)
         return value
+
+    def _each(self, values: Sequence[Any], clean_one: Callable[[Any], Any]) -> Sequence[Any]:
+        clean = [clean_one(one) for one in values]
+        if all(new is old for new, old in zip(clean, values, strict=True)):
+            return values
+        return clean if isinstance(values, list) else tuple(clean)
+
+    def _answer_block(self, block: Any) -> Any:
+        """A block of the model's answer, or one inside such a block, but for what the API has sealed in it."""
+        if not isinstance(block, dict):
+            return self._value(block)
+        sealed, inner = _SEALED.get(str(block.get("type"))), block.get("content")
+        apart: JsonObject = {sealed: block[sealed]} if sealed is not None and sealed in block else {}
+        if isinstance(inner, list | tuple) and block.get("type") != "tool_use":
+            apart["content"] = self._each(inner, self._answer_block)
+        rest = {key: value for key, value in block.items() if key not in apart}
+        clean = self._value(rest)
+        if clean is rest and all(apart[key] is block[key] for key in apart):
+            return block
+        return {key: apart.get(key, clean.get(key)) for key in block} if clean.keys() == rest.keys() else clean | apart
 
     def _object(self, value: JsonObject) -> JsonObject:
         source = value.get("source")
-        if value.get("type") in ("image", "document") and isinstance(source, dict):
-            data = str(source.get("data", ""))
-            found = self._finder.spans(data)
-            return {"type": "text", "text": _mark(found[0].label)} if found else value
+        if value.get("type") in ("image", "document") and isinstance(source, dict) and "data" in source:
+            return self._picture(value, source)
         clean = {self.text(key): self._member(key, one) for key, one in value.items()}
         same = len(clean) == len(value) and all(clean.get(key, clean) is one for key, one in value.items())
         return value if same else clean
 
+    def _picture(self, value: JsonObject, source: JsonObject) -> JsonObject:
+        """Its bytes cannot be cut without breaking it, so it becomes a mark."""
+        data = source["data"]
+        found = self._finder.spans(data) if isinstance(data, str) else ()
+        if found:
+            return {"type": "text", "text": _mark(found[0].label)}
+        apart = data if isinstance(data, str) else self._value(data)
+        rest = {**value, "source": {key: one for key, one in source.items() if key != "data"}}
+        clean = self._object(rest)
+        return value if clean is rest and apart is data else {**clean, "source": {**clean["source"], "data": apart}}
+
     def _member(self, key: str, value: Any) -> Any:
-        if key not in _OPAQUE:
-            return self._value(value)
-        return self._encoded(value) if key == "stdout_base64" and isinstance(value, str) else value
+        clean = self._encoded(value) if key == "stdout_base64" and isinstance(value, str) else value
+        return self._value(clean)
 
     def _encoded(self, value: str) -> str:
         """Bytes of a program's output, kept as they came: still bytes that can be decoded afterwards."""
         try:
             text = base64.b64decode(value, validate=True).decode("utf-8", "surrogateescape")
         except (binascii.Error, ValueError):
-            return self.text(value)
+            return value
         clean = self.text(text)
         return value if clean is text else base64.b64encode(clean.encode("utf-8", "surrogateescape")).decode("ascii")
 

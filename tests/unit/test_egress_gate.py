@@ -89,7 +89,15 @@ def test_an_exact_entry_counts_before_a_wildcard() -> None:
         ("64:ff9b::a00:1", "NAT64"),
         ("64:ff9b::7f00:1", "loopback"),
         ("64:ff9b::a9fe:a9fe", "cloud metadata"),
-        ("64:ff9b:1::1", "NAT64"),
+        ("64:ff9b:1::1", "this network"),
+        ("64:ff9b:1::a00:1", "NAT64"),
+        ("64:ff9b:1::808:808", "NAT64"),
+        ("64:ff9b:1::a9fe:a9fe", "cloud metadata"),
+        ("64:ff9b:1:a9fe:a9:fe00::", "cloud metadata"),
+        ("64:ff9b:1:a9:fe:a9fe::", "cloud metadata"),
+        ("64:ff9b:1::7f:0:100:0", "loopback"),
+        ("64:ff9b:1:7f00:0:100::", "loopback"),
+        ("64:ff9b:1:a00:0:100::", "NAT64"),
         ("2002:7f00:1::1", "6to4"),
         ("2001::1", "Teredo"),
         ("224.0.0.1", "multicast"),
@@ -124,7 +132,13 @@ def test_public_addresses_and_those_for_tests_pass(address: str) -> None:
     assert judged(LISTED, address) == Passed((address,))
 
 
-@pytest.mark.parametrize("address", ["10.1.2.3", "192.168.1.1", "100.64.0.1", "fd12:3456::1", "64:ff9b::a00:1"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("10.1.2.3", "192.168.1.1", "100.64.0.1", "fd12:3456::1"),
+        *("64:ff9b::a00:1", "64:ff9b:1::a00:1", "64:ff9b:1:a00:0:100::", "64:ff9b:1::808:808"),
+    ],
+)
 def test_allow_private_opens_private_ranges_for_its_host(address: str) -> None:
     """The refusal without it says so."""
     assert judged(PRIVATE, address) == Passed((address,))
@@ -140,6 +154,14 @@ def test_nothing_opens_the_other_ranges(one: object) -> None:
     assert isinstance(judged(PRIVATE, address), Refusal)
     literal = HostEntry(address, 443, True)
     assert isinstance(judged(literal, address), Refusal)
+
+
+@pytest.mark.parametrize(
+    "address", ["64:ff9b::a9fe:a9fe", "64:ff9b::7f00:1", "64:ff9b:1:a9fe:a9:fe00::", "64:ff9b:1::7f00:1", "64:ff9b:1::"]
+)
+def test_an_address_inside_another_is_judged_itself(address: str) -> None:
+    """What translates one into the other would take a private mirror's name to the metadata service."""
+    assert isinstance(judged(PRIVATE, address), Refusal)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ async def test_a_hook_is_told_of_the_call_as_json(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.BYPASS])
 async def test_a_block_or_a_fault_denies(tmp_path: Path, program: Any, reason: str, mode: Mode) -> None:
-    """In every mode, whatever the rules allow; the decision names the hook, and why; the model is told it between marks."""
+    """In every mode, whatever the rules allow; the decision names the hook, and why; the model has it between marks."""
     only = hook(PRE, "h", timeout_s=0.05 if program is sleeping else 5)
     async with hooked(TURNS, tmp_path, [only], {"h": program}, tools=[ECHO]) as session:
         session.mode = mode

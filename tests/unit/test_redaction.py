@@ -116,6 +116,37 @@ def test_thinking_with_a_secret_goes_as_a_whole_and_any_other_stays_untouched() 
     assert clean.content == (kept, {"type": "text", "text": "[masked: x]"})
 
 
+@pytest.mark.parametrize("name", ["signature", "encrypted_content", "data", "stdout_base64"])
+def test_no_field_is_left_unsearched_for_its_name(name: str) -> None:
+    """A model names the fields of its inputs, a program those of its output; only the API's own blocks are sealed."""
+    secret = "abcd1234EFGH5678"  # valid base64 itself
+    redactor = Redactor([Secret("x", secret)])
+    disguised: JsonObject = {"type": "thinking", name: secret, "content": [{"type": "web_search_result", name: secret}]}
+    picture: JsonObject = {"type": "image", "source": {"data": [secret], "x": secret}, name: secret, secret: 1}
+    use: JsonObject = {"type": "tool_use", "id": "c", "name": "T", "input": disguised, "content": [disguised, picture]}
+    asked = redactor.event(AssistantMessage(content=(use,), stop_reason="tool_use", model="m", usage=Usage()))
+    started = redactor.event(ToolStarted(call_id="c", tool="T", summary="", input=disguised, batch=0))
+    ended = redactor.event(
+        ToolFinished(
+            call_id="c", tool="T", content=(disguised, picture), is_error=False, duration_s=0.0, meta=disguised
+        )
+    )
+    for event in (asked, started, ended):
+        assert secret not in repr(event)
+
+
+def test_what_the_api_has_sealed_stays_as_it_was() -> None:
+    """Beside what is cleaned in the same block."""
+    sealed = base64.b64encode(_SECRET.encode()).decode()
+    result: JsonObject = {"type": "web_search_result", "title": f"on {_SECRET}", "encrypted_content": sealed}
+    block: JsonObject = {"type": "web_search_tool_result", "tool_use_id": "s", "content": [result]}
+    hidden: JsonObject = {"type": "redacted_thinking", "data": sealed}
+    event = AssistantMessage(content=(block, hidden), stop_reason="end_turn", model="m", usage=Usage())
+    clean = Redactor([Secret("x", _SECRET)]).event(event)
+    assert isinstance(clean, AssistantMessage)
+    assert clean.content == ({**block, "content": [{**result, "title": "on [masked: x]"}]}, hidden)
+
+
 def test_a_picture_with_a_secret_in_it_becomes_a_mark() -> None:
     """Its bytes cannot be cut without breaking it."""
     data = base64.b64encode(b"\x89PNG" + _SECRET.encode()).decode()

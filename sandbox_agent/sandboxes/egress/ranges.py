@@ -71,12 +71,15 @@ OWN_MACHINE = Range("this machine", "", "private")
 
 UNREADABLE = Range("not an address", "")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_NAT64_LOCAL = ipaddress.IPv6Network("64:ff9b:1::/48")
+_NOWHERE = ipaddress.IPv4Network("0.0.0.0/8")
 
 
 def range_of(text: str) -> Range | None:
     """The range that an address is in, None if it is in none of them.
 
-    An IPv6 address that stands for an IPv4 one by NAT64 is in that one's range where that is a stricter one.
+    An IPv6 address that stands for an IPv4 one by NAT64 is in that one's range where that is a stricter one; where its
+    network may write the other one in several places, in the strictest of what is there.
     """
     try:
         address = ipaddress.ip_address(text)
@@ -85,11 +88,26 @@ def range_of(text: str) -> Range | None:
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
         return UNREADABLE
     found = next((one for one in RANGES if one.holds(address)), None)
-    if isinstance(address, ipaddress.IPv6Address) and address in _NAT64:
-        inner = range_of(str(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)))
-        if inner is not None and inner.opening != "private":
-            return inner
-    return found
+    inner = [range_of(str(one)) for one in _embedded(address)] if isinstance(address, ipaddress.IPv6Address) else []
+    stricter = [one for one in inner if one is not None and one.opening != "private"]
+    return min(stricter, key=lambda one: one.opening != "never", default=found)
+
+
+def _embedded(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
+    """The IPv4 addresses that one may stand for by NAT64. In 64:ff9b:1::/48 a network chooses the length of its prefix
+    (RFC 6052: 48, 56, 64 or 96 bits, with eight bits of zeros after the first 64), so each place is looked at; zeros in
+    the others mean nothing."""
+    bits = int(address)
+    low = ipaddress.IPv4Address(bits & 0xFFFFFFFF)
+    if address in _NAT64:
+        return [low]
+    if address not in _NAT64_LOCAL:
+        return []
+    by_48 = (bits >> 64 & 0xFFFF) << 16 | bits >> 40 & 0xFFFF
+    by_56 = (bits >> 64 & 0xFF) << 24 | bits >> 32 & 0xFFFFFF
+    by_64 = bits >> 24 & 0xFFFFFFFF
+    places = [low, *map(ipaddress.IPv4Address, (by_48, by_56, by_64))]
+    return [place for place in places if place not in _NOWHERE] or [low]
 
 
 def opens(opening: Opening, *, allow_private: bool, literal: bool) -> bool:
