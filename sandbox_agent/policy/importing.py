@@ -25,7 +25,7 @@ _PARAMETER = re.compile(
     r"(?:command|timeout|description|run_in_background|dangerouslyDisableSandbox|model|url):(?!\*\Z)"
 )
 _TOOLS = frozenset({"Bash", "Read", "Edit", "Write", "Glob", "Grep", "NotebookEdit", "MultiEdit", "Task", "TodoWrite"})
-_TOOLS |= {"TaskOutput", "TaskStop", "WebFetch", "WebSearch"}
+_TOOLS |= {"TaskOutput", "TaskStop", "WebFetch", "WebSearch", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode"}
 _RENAMED = {"Agent": "Task", "BashOutput": "TaskOutput", "AgentOutputTool": "TaskOutput", "KillShell": "TaskStop"}
 _MODES = {"manual": Mode.DEFAULT, **{mode.value: mode for mode in Mode}}
 _NOT_HERE = {

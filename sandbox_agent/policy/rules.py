@@ -1,7 +1,7 @@
 """One permission rule: `Tool`, `Tool(specifier)`, `mcp__server__*`, parsed once and compared with requests.
 
-`Read(...)` speaks for Read, Grep and Glob and for files that commands read; `Edit(...)` for Edit and Write and for
-files that commands write. A rule without specifier is the same as one that covers everything of its tool.
+`Read(...)` speaks for Read, Grep and Glob and for files that commands read; `Edit(...)` for Edit, Write and
+NotebookEdit and for files that commands write. A rule without specifier is the same as one that covers everything of its tool.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ FAMILIES = {
 """Rule tool to the tools it speaks for."""
 
 _KNOWN_TOOLS = (
-    *("Bash", "Edit", "Glob", "Grep", "Read", "Task", "TaskOutput", "TaskStop", "TodoWrite", "WebFetch", "Write"),
+    *("AskUserQuestion", "Bash", "Edit", "EnterPlanMode", "ExitPlanMode", "Glob", "Grep", "NotebookEdit", "Read"),
+    *("Task", "TaskOutput", "TaskStop", "TodoWrite", "WebFetch", "Write"),
 )
 _WITH_SPECIFIER = frozenset({"Bash", "Task", "WebFetch", "WebSearch"}).union(*FAMILIES.values())
 """No other tool's calls have anything that a specifier is compared with."""

@@ -136,8 +136,8 @@ def _not_found(value: EditInput, path: str, data: bytes) -> str:
         notes.append("Each \ufffd that Read shows stands for other bytes: choose a text without it.")
     if path.endswith(".ipynb"):
         notes.append(
-            "Edit works on the raw JSON of a notebook, not on the cells Read shows; Read it with offset 1 and "
-            "a limit to see that text."
+            "Edit works on the raw JSON of a notebook, not on the cells Read shows: use NotebookEdit for those, or "
+            "Read it with offset 1 and a limit to see that text."
         )
     near = nearest_lines(data, value.old_string)
     return " ".join(notes) + (f"\n{near}" if near else " No line of the file is like it.")

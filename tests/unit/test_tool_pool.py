@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pydantic import BaseModel
 
+from sandbox_agent.tools import pool as pool_room
 from sandbox_agent.tools.base import Tool, ToolContext, build_tool
 from sandbox_agent.tools.cap import cap
 from sandbox_agent.tools.pool import DroppedTool, assemble_tool_pool, builtin_tools
@@ -53,8 +56,13 @@ def test_a_tool_is_found_by_its_exact_name() -> None:
 
 
 def test_every_file_with_a_tool_is_found() -> None:
-    """The built-ins are the files of the folder."""
-    assert [found.name for found in builtin_tools()] == ["Bash", "Edit", "Glob", "Grep", "Read", "TodoWrite", "Write"]
+    """The built-ins are the files of the folder, in the order of their names."""
+    folder = Path(pool_room.__file__).parent
+    files = [file for file in folder.glob("*.py") if "\nTOOL = build_tool(" in file.read_text("utf-8")]
+    names = [found.name for found in builtin_tools()]
+    assert names == sorted(names)
+    assert len(names) == len(files)
+    assert {"Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "TodoWrite", "Write"} <= set(names)
 
 
 def test_what_a_tool_does_not_claim_is_false() -> None:
@@ -70,6 +78,7 @@ def test_what_a_tool_does_not_claim_is_false() -> None:
         ("Edit", (False, False, True)),
         ("Glob", (True, True, False)),
         ("Grep", (True, True, False)),
+        ("NotebookEdit", (False, False, True)),
         ("Read", (True, True, False)),
         ("TodoWrite", (True, False, False)),
         ("Write", (False, False, True)),
