@@ -11,7 +11,7 @@ from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.frontends import words
 from sandbox_agent.frontends.exact_view import ExactView, marked, view
 from sandbox_agent.frontends.sanitise import exact, sanitise
-from sandbox_agent.frontends.terminal import Terminal
+from sandbox_agent.frontends.terminal import Asker
 
 _SCOPES = {"y": "once", "yes": "once", "once": "once", "s": "session", "session": "session"}
 _ALWAYS = ("a", "always")
@@ -22,7 +22,7 @@ _VIEW = ("v", "view", "show")
 class ConsoleApprover:
     """The approver of an interactive run: `await approver(request)`. Questions of parallel agents come one by one."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Asker) -> None:
         self._terminal = terminal
         self._printer = terminal.printer
         self._one_at_a_time = anyio.Lock()
@@ -31,6 +31,7 @@ class ConsoleApprover:
         """Ask, and come back with the answer; asks again until it is one."""
         async with self._one_at_a_time:
             shown = view(request.input, width=self._printer.console.width)
+            await self._terminal.attention()
             self._show(request, shown)
             whole = not shown.long
             while True:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sandbox_agent.frontends import diffs
 from sandbox_agent.frontends.sanitise import exact, sanitise
-from sandbox_agent.frontends.terminal import Terminal
+from sandbox_agent.frontends.terminal import Asker
 from sandbox_agent.types import JsonObject
 from sandbox_agent.workspaces.hunks import Hunk, Span, hunks_of, split
 
@@ -28,7 +28,7 @@ class ByHunk(NamedTuple):
     hunks: dict[str, tuple[Span, ...]]
 
 
-async def choose_hunks(terminal: Terminal, changes: Sequence[JsonObject]) -> ByHunk:
+async def choose_hunks(terminal: Asker, changes: Sequence[JsonObject]) -> ByHunk:
     """Ask about each hunk of each change in turn; a change without hunks (binary, deleted, a link) is one question.
 
     End of input is "q": what was chosen until then stays chosen.
@@ -67,7 +67,7 @@ def _changed(hunk: Hunk) -> int:
     return sum(row[:1] in ("+", "-") for row in hunk.rows)
 
 
-async def _file(terminal: Terminal, change: JsonObject, hunks: Sequence[Hunk]) -> tuple[list[Hunk], bool]:
+async def _file(terminal: Asker, change: JsonObject, hunks: Sequence[Hunk]) -> tuple[list[Hunk], bool]:
     """The hunks taken of one change (a stand-in for a change without any), and whether to go on with the next."""
     path, printer = exact(str(change["path"])).text, terminal.printer
     printer.gap()
@@ -112,7 +112,7 @@ async def _file(terminal: Terminal, change: JsonObject, hunks: Sequence[Hunk]) -
     return taken, True
 
 
-def _show(terminal: Terminal, change: JsonObject, hunk: Hunk) -> None:
+def _show(terminal: Asker, change: JsonObject, hunk: Hunk) -> None:
     if hunk.rows:
         terminal.printer.line(diffs.render(hunk.text))
     elif isinstance(change.get("diff"), str) and change["diff"]:

@@ -17,7 +17,7 @@ from sandbox_agent.frontends import diffs
 from sandbox_agent.frontends.hunk_choice import choose_hunks
 from sandbox_agent.frontends.printer import Printer
 from sandbox_agent.frontends.sanitise import exact, sanitise
-from sandbox_agent.frontends.terminal import Terminal
+from sandbox_agent.frontends.terminal import Asker
 from sandbox_agent.frontends.words import count, size
 from sandbox_agent.types import JsonObject
 from sandbox_agent.workspaces.hunks import Span
@@ -78,7 +78,7 @@ def show_dangers(printer: Printer, changes: Sequence[JsonObject], title: str) ->
             printer.line(f"  ! {_path(change)}: {sanitise(str(change['danger']))}", style="red")
 
 
-async def choose(terminal: Terminal, changes: Sequence[JsonObject]) -> Choice:
+async def choose(terminal: Asker, changes: Sequence[JsonObject]) -> Choice:
     """Ask which of the shown changes go to the folder. End of input is nothing."""
     printer = terminal.printer
     printer.gap()

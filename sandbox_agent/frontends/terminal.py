@@ -8,10 +8,28 @@ from __future__ import annotations
 import os
 import sys
 import termios
+from typing import Protocol
 
 import anyio
 
 from sandbox_agent.frontends.printer import Printer
+
+
+class Asker(Protocol):
+    """Whoever puts questions to the person, one at a time."""
+
+    @property
+    def printer(self) -> Printer:
+        """Where what belongs to a question is shown before it."""
+        ...
+
+    async def attention(self) -> None:
+        """Wait until what the person types next can be an answer."""
+        ...
+
+    async def ask(self, question: str) -> str | None:
+        """Show the (sanitised) question and return the answer without surrounding blanks; None at end of input."""
+        ...
 
 
 def open_terminal(*, stdin_is_task: bool = False) -> int | None:
@@ -33,12 +51,15 @@ def open_terminal(*, stdin_is_task: bool = False) -> int | None:
 
 
 class Terminal:
-    """Asks one line at a time. The terminal's own line editing is used: no raw mode that a crash could leave behind."""
+    """An `Asker` of one line. The terminal's own line editing is used: no raw mode that a crash could leave behind."""
 
     def __init__(self, printer: Printer, fd: int) -> None:
         self.printer = printer
         self._fd = fd
         self._pending = b""
+
+    async def attention(self) -> None:
+        """See `Asker.attention`: there is nothing else to type here, and `ask` throws away what was."""
 
     async def ask(self, question: str) -> str | None:
         """Show the (sanitised) question and return the answer without surrounding blanks; None at end of input.
