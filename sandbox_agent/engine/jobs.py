@@ -60,7 +60,7 @@ class Jobs:
         """Start a job.
 
         Args:
-            job: a new one, with an id that no other has (see `new_id`).
+            job: a new one, with an id from `new_id` or `free_id`.
             work: does it. It is cancelled when the job is stopped or the session ends. A `SandboxAgentError` from it
                 makes the job `FAILED` with that text; any other exception is a fault of ours and ends the session.
             queue: of its owner, which hears of its end.
@@ -72,8 +72,10 @@ class Jobs:
             raise ToolError(f"Not started: {SESSION_ENDED}, and no job outlives it.")
         if job.kind is JobKind.SHELL:
             self._check_room()
-        if job.id in self._jobs:
-            raise ValueError(f"there is a job {job.id} already")
+        earlier = self._jobs.get(job.id)
+        if earlier is not None and earlier.running:
+            raise ValueError(f"a job {job.id} runs already")
+        self._jobs.pop(job.id, None)
         self._jobs[job.id] = job
         job.tell = partial(self._tell, job, queue)
         self._emit(
@@ -90,14 +92,18 @@ class Jobs:
         self._tasks.start_soon(self._run, job, work)
         return job
 
+    def free_id(self, wanted: str) -> str:
+        """This id, with a number behind it while a job of that id runs. One that has ended gives its id to the next."""
+        return self._numbered(wanted, lambda job_id: job_id in self._jobs and self._jobs[job_id].running)
+
     def new_id(self, prefix: str, call_id: str) -> str:
         """An id that no job of this session has, the same for the same call whenever it is played again."""
         plain = "".join(char for char in call_id.removeprefix("toolu_") if char.isascii() and char.isalnum())
-        wanted = f"{prefix}_{plain[-8:] or 'job'}"
-        found, number = wanted, 2
-        while found in self._jobs:
-            found, number = f"{wanted}_{number}", number + 1
-        return found
+        return self._numbered(f"{prefix}_{plain[-8:] or 'job'}", self._jobs.__contains__)
+
+    def _numbered(self, wanted: str, taken: Callable[[str], bool]) -> str:
+        found = (wanted, *(f"{wanted}_{number}" for number in range(2, len(self._jobs) + 3)))
+        return next(name for name in found if not taken(name))
 
     def get(self, job_id: str, agent_id: str) -> Job | None:
         """A job by id, of that agent only; None if there is no such."""
@@ -206,8 +212,10 @@ class Jobs:
         self._forget()
 
     def _tell(self, job: Job, queue: MessageQueue) -> None:
-        if job.state is not JobState.CLOSED:  # nobody is there any more to be told
-            queue.put(told(job), Priority.LATER)
+        if job.state is JobState.CLOSED:
+            return  # nobody is there any more to be told
+        message = queue.put(told(job), Priority.LATER)
+        job.take_back = partial(queue.withdraw, message)
 
     def _forget(self) -> None:
         ended = [job.id for job in self._jobs.values() if not job.running]

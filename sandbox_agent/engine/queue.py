@@ -43,19 +43,33 @@ class MessageQueue:
         self._arrival = anyio.Event()
         self.when_now: Callable[[], None] | None = None
 
-    def put(self, text: str, priority: Priority = Priority.NEXT, *, wakes: bool = True) -> None:
+    def put(self, text: str, priority: Priority = Priority.NEXT, *, wakes: bool = True) -> QueuedMessage:
         """Queue a text for the model. Empty text is refused: the API takes no empty block.
+
+        Returns:
+            What may be given to `withdraw`.
 
         Raises:
             ValueError: the text is empty or only white space.
         """
         if not text.strip():
             raise ValueError("an empty message cannot be queued")
-        self._lanes[priority].append(QueuedMessage(({"type": "text", "text": text},), priority, wakes))
+        message = QueuedMessage(({"type": "text", "text": text},), priority, wakes)
+        self._lanes[priority].append(message)
         if wakes:
             self._arrival.set()
         if priority is Priority.NOW and self.when_now is not None:
             self.when_now()
+        return message
+
+    def withdraw(self, message: QueuedMessage) -> None:
+        """Take back what waits, because the model has been told otherwise; nothing where it was taken already."""
+        lane = self._lanes[message.priority]
+        left = [one for one in lane if one is not message]
+        lane.clear()
+        lane.extend(left)
+        if not self.waiting():
+            self._arrival = anyio.Event()
 
     def take(self, up_to: Priority) -> list[QueuedMessage]:
         """Everything waiting at `up_to` or sooner, soonest first."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -79,6 +79,7 @@ class Job:
     ends_as: tuple[JobState, str] = (JobState.CLOSED, "")
     watchers: int = 0
     tell: Callable[[], None] = lambda: None
+    take_back: Callable[[], None] = lambda: None
 
     @property
     def running(self) -> bool:
@@ -99,28 +100,29 @@ class Job:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Who is in here tells the model how the job ended if it ends meanwhile, so that nobody else needs to; unless
+        """Who is in here tells the model how the job ended if it has by the end, so that nobody else needs to; unless
         an exception leaves."""
+        ended_before = not self.running
         self.watchers += 1
         try:
             yield
         except BaseException:
             self.watchers -= 1
-            if not self.running and not self.watchers:
+            if not self.running and not ended_before and not self.watchers:
                 self.tell()
             raise
         self.watchers -= 1
+        if not self.running:
+            self.take_back()
 
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand:
-    """A command to be run as a job: what `Sandbox.exec` needs, and `what` for people. `output_path` must be new."""
+    """A command to be run as a job, and `what` it is for people. Its output goes to `output_path`, a new file."""
 
     what: str
     argv: Sequence[str]
-    stdin: bytes
     cwd: str
-    env: Mapping[str, str]
     limit_s: float
     output_path: str
 
@@ -128,8 +130,8 @@ class ShellCommand:
 class JobDesk(Protocol):
     """The jobs of one agent."""
 
-    async def start_shell(self, command: ShellCommand) -> Job:
-        """Start a command; it runs when this returns, or has ended already.
+    def start_shell(self, command: ShellCommand) -> Job:
+        """Start a command, for the call that the current task runs.
 
         Raises:
             ToolError: too many jobs run, or the session is ending.
