@@ -19,13 +19,15 @@ from sandbox_agent.errors import ConfigError, ModelRejectedError
 from sandbox_agent.models.accumulate import Accumulator, BrokenStreamError
 from sandbox_agent.models.base import ModelEvent, ModelRequest
 from sandbox_agent.models.credentials import ApiAccess, read_access
-from sandbox_agent.models.outgoing import replace_lone_surrogates, request_body
+from sandbox_agent.models.outgoing import proofs_in, replace_lone_surrogates, request_body
 from sandbox_agent.models.retry import AttemptFailed, Fault, Retry
 from sandbox_agent.types import JsonObject
 
 CONNECT_TIMEOUT_S = 10.0
 SILENCE_TIMEOUT_S = 300.0
 """Nothing at all came for so long, not even a ping: the attempt has failed."""
+MOST_BYTES = 32 * 1024 * 1024
+"""Of one answer, on the wire. What `ModelRequest.max_tokens` allows is a fifth of it at most."""
 
 _SHOWN_CHARS = 500
 
@@ -53,6 +55,41 @@ def _tls(base_url: str) -> bool | ssl.SSLContext:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if base_url.startswith("http://") else True
 
 
+class _TooMuchError(Exception):
+    """An answer that has no end."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the answer is over {MOST_BYTES // 1024 // 1024} MiB, which no answer of the model API is")
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The body of a response, up to a size: the SDK would keep a line without an end, or an endless error page."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > MOST_BYTES:
+                raise _TooMuchError
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def _bound(response: httpx2.Response) -> None:
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    response.stream = _Bounded(response.stream)
+
+
+def _is_about_thinking(exc: anthropic.APIStatusError) -> bool:
+    said = (exc.api_message or exc.message).lower()
+    return exc.status_code == httpx2.codes.BAD_REQUEST and "thinking" in said and "signature" in said
+
+
 class AnthropicModel:
     """A model behind the Messages API. Use one per session; requests may run at the same time."""
 
@@ -69,9 +106,14 @@ class AnthropicModel:
             timeout=timeout,
             # A redirect would carry the key to a host that nobody named.
             http_client=anthropic.DefaultAsyncHttpxClient(
-                follow_redirects=False, timeout=timeout, verify=_tls(access.base_url)
+                follow_redirects=False,
+                timeout=timeout,
+                verify=_tls(access.base_url),
+                event_hooks={"response": [_bound]},
             ),
         )
+        self._unwanted: set[str] = set()
+        """Proofs of the thinking that the API did not take back."""
 
     @property
     def name(self) -> str:
@@ -79,8 +121,8 @@ class AnthropicModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Send one request and stream its answer. See `Model.stream`."""
-        body = request_body(request, self._model)
-        async with aclosing(self._retry.stream(lambda: self._attempt(body), self._model)) as events:
+        model = request.model or self._model
+        async with aclosing(self._retry.stream(lambda: self._attempt(request), model)) as events:
             async for event in events:
                 yield event
 
@@ -88,13 +130,14 @@ class AnthropicModel:
         """Close the connections."""
         await self._client.close()
 
-    async def _attempt(self, body: JsonObject) -> AsyncGenerator[ModelEvent, None]:
+    async def _attempt(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """One request. What the SDK raises becomes a `Fault` first, and is raised outside of its handler: no error
         of ours has one of the SDK's behind it, which may quote the key."""
         fault: Fault | None = None
         accumulator = Accumulator()
+        content_type = ""
         try:
-            stream = await self._open(body)
+            stream = await self._open(request_body(request, request.model or self._model, self._unwanted))
             async with stream:
                 content_type = stream.response.headers.get("content-type", "")
                 async for event in stream:
@@ -104,11 +147,13 @@ class AnthropicModel:
                     if shown is not None:
                         yield shown
             answer = accumulator.answer()
+        except _TooMuchError as exc:
+            fault = Fault(str(exc), fatal=True)
         except BrokenStreamError as exc:
             note = "" if "event-stream" in content_type else f" (content-type {content_type or 'missing'})"
             fault = Fault(self._clean(f"{exc}{note}"))
         except anthropic.APIStatusError as exc:
-            fault = self._status_fault(exc)
+            fault = self._status_fault(exc, request)
         except (anthropic.AnthropicError, httpx2.RequestError) as exc:
             fault = self._connection_fault(exc)
         except (ValueError, RecursionError) as exc:
@@ -138,10 +183,13 @@ class AnthropicModel:
             stream_cls=anthropic.AsyncStream[object],
         )
 
-    def _status_fault(self, exc: anthropic.APIStatusError) -> Fault:
+    def _status_fault(self, exc: anthropic.APIStatusError, request: ModelRequest) -> Fault:
         status = exc.status_code
         location = exc.response.headers.get("location")
         message = exc.api_message or exc.message
+        mended = _is_about_thinking(exc) and self._leave_out_thinking(request)
+        if mended:
+            message += "; the thinking so far is left out from here on"
         if 300 <= status < 400:
             message = f"{self._access.endpoint} redirects to {location}; set ANTHROPIC_BASE_URL to where the API is"
         return Fault(
@@ -150,7 +198,18 @@ class AnthropicModel:
             status=None if status == httpx2.codes.OK else status,
             kind=exc.type,
             headers=dict(exc.response.headers),
+            mended=mended,
         )
+
+    def _leave_out_thinking(self, request: ModelRequest) -> bool:
+        """Keep all thinking of a request out of it and of all that follow; whether there was any.
+
+        A signature holds for one model, and for what stood before it: after another model, in a conversation that was
+        shortened, or behind another endpoint the API takes it no more, and the rest is worth going on with.
+        """
+        found = proofs_in(request.messages) - self._unwanted
+        self._unwanted |= found
+        return bool(found)
 
     def _connection_fault(self, exc: anthropic.AnthropicError | httpx2.RequestError) -> Fault:
         cause = exc.__cause__ if isinstance(exc, anthropic.APIConnectionError) and exc.__cause__ else exc

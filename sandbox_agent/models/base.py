@@ -14,12 +14,14 @@ class ModelRequest:
     """One request, in the Messages API's own JSON.
 
     `system` is a tuple of text blocks, `tools` the tool definitions in pool order. The back end adds cache marks.
+    `model` asks another model of the same back end, by its name; back ends that have but one pass it over.
     """
 
     messages: tuple[JsonObject, ...]
     system: tuple[JsonObject, ...] = ()
     tools: tuple[JsonObject, ...] = ()
     max_tokens: int = 32_000
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

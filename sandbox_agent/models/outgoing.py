@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from sandbox_agent.models.base import ModelRequest
@@ -13,16 +13,19 @@ MAX_MARKS = 4
 
 _LONG_MARK: JsonObject = {"type": "ephemeral", "ttl": "1h"}
 _SHORT_MARK: JsonObject = {"type": "ephemeral"}
-_NEVER_MARKED = frozenset({"thinking", "redacted_thinking"})
+_THINKING = frozenset({"thinking", "redacted_thinking"})
+"""The API takes no cache mark on them."""
 
 
-def request_body(request: ModelRequest, model: str) -> JsonObject:
+def request_body(request: ModelRequest, model: str, unwanted: Collection[str] = ()) -> JsonObject:
     """The body of a messages request: the parts of `request` without empty text, with cache marks.
+
+    `unwanted` has thinking that is left out, as `proofs_in` finds it.
 
     System and tools are marked for an hour, for a person may think longer than five minutes over a question; the
     last user message and the one before it (the API looks back 20 blocks only) for five minutes.
     """
-    messages = _without_empty_text(request.messages)
+    messages = _without_empty_text(without_thinking(request.messages, unwanted))
     system = [block for block in request.system if not _is_empty_text(block)]
     tools = list(request.tools)
     free = MAX_MARKS - sum(_count_marks(part) for part in (messages, system, tools))
@@ -39,6 +42,31 @@ def request_body(request: ModelRequest, model: str) -> JsonObject:
     if tools:
         body["tools"] = tools
     return body
+
+
+def proofs_in(messages: Iterable[JsonObject]) -> set[str]:
+    """What the API recognises the thinking in these messages by: signatures, and the data of what is redacted."""
+    return {proof for message in messages for block in _blocks(message) if (proof := _proof(block)) is not None}
+
+
+def without_thinking(messages: Iterable[JsonObject], unwanted: Collection[str]) -> list[JsonObject]:
+    """The messages without the thinking whose proof is among `unwanted`; the very same objects where there is none."""
+    return [_without_thinking(message, unwanted) for message in messages]
+
+
+def _without_thinking(message: JsonObject, unwanted: Collection[str]) -> JsonObject:
+    blocks = _blocks(message)
+    kept = [block for block in blocks if _proof(block) not in unwanted]
+    return message if len(kept) == len(blocks) else {**message, "content": kept}
+
+
+def _blocks(message: JsonObject) -> Sequence[JsonObject]:
+    content = message.get("content")
+    return content if message.get("role") == "assistant" and isinstance(content, list | tuple) else ()
+
+
+def _proof(block: JsonObject) -> str | None:
+    return str(block.get("signature") or block.get("data")) if block.get("type") in _THINKING else None
 
 
 def replace_lone_surrogates(value: Any) -> Any:
@@ -108,7 +136,7 @@ def _count_marks(value: Any) -> int:
 
 
 def _markable(block: JsonObject) -> bool:
-    return block.get("type") not in _NEVER_MARKED and not _is_empty_text(block)
+    return block.get("type") not in _THINKING and not _is_empty_text(block)
 
 
 def _mark_last(blocks: list[JsonObject], mark: JsonObject, free: int) -> int:

@@ -52,6 +52,8 @@ class Fault:
     headers: Mapping[str, str] = field(default_factory=dict)
     fatal: bool = False
     """No try can help, whatever status and kind say."""
+    mended: bool = False
+    """The attempt has taken out of the request what was refused: the next one starts at once."""
 
 
 class AttemptFailed(Exception):
@@ -102,6 +104,8 @@ class Retry:
             await self.sleep(wait_s)
 
     def _wait_s(self, fault: Fault, number: int, waited_s: float, model: str) -> float:
+        if fault.mended and number < self.max_attempts:
+            return 0.0
         if not is_passing(fault):
             raise rejection(fault, model)
         reason = _reason(fault)

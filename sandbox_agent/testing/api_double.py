@@ -24,6 +24,7 @@ from typing import Any
 
 from sandbox_agent.errors import ModelError
 from sandbox_agent.models.base import ModelRequest
+from sandbox_agent.models.outgoing import proofs_in
 from sandbox_agent.models.script_file import read_script
 from sandbox_agent.models.script_player import ScriptPlayer, Taken, build_answer
 from sandbox_agent.testing.api_http import (
@@ -36,7 +37,7 @@ from sandbox_agent.testing.api_http import (
     write_plain,
 )
 from sandbox_agent.testing.api_refusal import Refused
-from sandbox_agent.testing.api_rules import check_headers, check_request
+from sandbox_agent.testing.api_rules import check_headers, check_request, check_signers
 from sandbox_agent.testing.api_turns import (
     ERROR_KINDS,
     DoubleScript,
@@ -99,6 +100,7 @@ class ApiDouble:
             self._player = ScriptPlayer(script.turns, script.agents, source)
             self._chunk_chars, self._pace_s = script.chunk_chars, script.pace_s
         self._sent_kinds: frozenset[str] = frozenset()
+        self._signed: dict[str, set[str]] = {}
         self._answers = 0
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -176,6 +178,7 @@ class ApiDouble:
             counting = received.path.endswith("count_tokens")
             check_request(received.body, counting=counting, own_blocks=self._sent_kinds)
             self._check_model(received.body["model"])
+            check_signers(received.body, self._signed)
             if counting:
                 await write_plain(writer, 200, {"input_tokens": _estimate(received.body)})
                 return True
@@ -212,6 +215,8 @@ class ApiDouble:
         self._answers += 1
         answer = build_answer(turn, taken.id_stem, body["model"], taken.names)
         self._sent_kinds |= {str(block.get("type")) for block in answer.content} - {"text", "tool_use", "thinking"}
+        for proof in proofs_in([as_message(answer, "", {})]):
+            self._signed.setdefault(proof, set()).add(body["model"])
         default_usage: JsonObject = {
             "input_tokens": _estimate(body),
             "output_tokens": max(1, len(json.dumps(answer.content)) // 4),
@@ -222,7 +227,7 @@ class ApiDouble:
             await write_plain(writer, 200, message, turn.headers)
             return True
         await write_head(writer, 200, {"content-type": "text/event-stream; charset=utf-8", **turn.headers})
-        events = list(as_events(message, answer.malformed, turn.chunk_chars or self._chunk_chars))
+        events = list(as_events(message, answer.malformed, turn.chunk_chars or self._chunk_chars, turn.stop_details))
         return await self._stream(client, events, turn)
 
     async def _stream(self, client: Client, events: list[JsonObject], turn: DoubleTurn) -> bool:

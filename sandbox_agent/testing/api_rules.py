@@ -6,9 +6,10 @@ The rules for the conversation itself are in `api_rules_messages.py`. Texts name
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from sandbox_agent.models.outgoing import proofs_in
 from sandbox_agent.testing.api_refusal import Refused, expect_keys, expect_type, refuse
 from sandbox_agent.testing.api_rules_messages import check_messages
 from sandbox_agent.types import JsonObject
@@ -74,6 +75,18 @@ def check_request(body: Any, *, counting: bool = False, own_blocks: frozenset[st
     _check_tool_choice(body)
     check_messages(body["messages"], has_tools=bool(body.get("tools")), own_blocks=own_blocks)
     _check_marks(body)
+
+
+def check_signers(body: JsonObject, signed: Mapping[str, Collection[str]]) -> None:
+    """Refuse thinking that another model signed. `signed` has the models that gave it, by signature (or data).
+
+    Raises:
+        Refused: see `check_request`, which comes first.
+    """
+    for place, message in enumerate(body["messages"]):
+        for proof in proofs_in([message]):
+            if body["model"] not in signed.get(proof, (body["model"],)):
+                refuse(f"messages.{place}", "Invalid `signature` in `thinking` block")
 
 
 def _check_system(system: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -31,7 +31,8 @@ class DoubleTurn(Turn):
     `status` answers with an HTTP error (or, with `body`, with any HTTP answer) instead. `fault` strikes after `after`
     SSE events: "reset" drops the connection (with `after: 0` before any header), "eof" ends the body cleanly, "error"
     sends an SSE error event of `error_kind`, "raw" puts `raw` in between and goes on, "stall" sends nothing for
-    `stall_s` (None: until the client leaves) and goes on.
+    `stall_s` (None: until the client leaves) and goes on. `stop_details` go with the stop reason. A turn of nothing is
+    an answer without content.
     """
 
     status: int | None = Field(default=None, ge=200, le=599)
@@ -43,6 +44,7 @@ class DoubleTurn(Turn):
     after: int = Field(default=0, ge=0)
     raw: str = ""
     stall_s: float | None = Field(default=None, ge=0)
+    stop_details: dict[str, Any] | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> DoubleTurn:
@@ -72,7 +74,9 @@ def as_message(answer: Answer, message_id: str, usage: JsonObject) -> JsonObject
     }
 
 
-def as_events(message: JsonObject, malformed: dict[str, str], chunk_chars: int) -> Iterator[JsonObject]:
+def as_events(
+    message: JsonObject, malformed: dict[str, str], chunk_chars: int, stop_details: JsonObject | None = None
+) -> Iterator[JsonObject]:
     """The SSE events that stream a message. `malformed` is tool input to send as it is, by call id."""
     usage = message["usage"]
     start = {**message, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
@@ -81,6 +85,8 @@ def as_events(message: JsonObject, malformed: dict[str, str], chunk_chars: int) 
     for index, block in enumerate(message["content"]):
         yield from _block_events(index, block, malformed, chunk_chars)
     delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    if stop_details is not None:
+        delta["stop_details"] = stop_details
     yield {"type": "message_delta", "delta": delta, "usage": {"output_tokens": usage["output_tokens"]}}
     yield {"type": "message_stop"}
 

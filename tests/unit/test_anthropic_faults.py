@@ -8,11 +8,11 @@ from typing import cast
 
 import anyio
 import pytest
-from model_rig import GOOD, KEY, REQUEST, ask, collect, connected, no_sleep
+from model_rig import GOOD, KEY, REQUEST, ask, collect, connected, followed_by, no_sleep
 
 from sandbox_agent.errors import ModelOverloadedError, ModelRejectedError
 from sandbox_agent.models.anthropic import AnthropicModel, create
-from sandbox_agent.models.base import Answer, ModelEvent, Retrying
+from sandbox_agent.models.base import Answer, ModelEvent, ModelRequest, Retrying
 from sandbox_agent.models.retry import Retry
 from sandbox_agent.testing.api_double import ApiDouble
 from sandbox_agent.types import JsonObject
@@ -119,6 +119,52 @@ async def test_silence_is_a_failed_attempt(after: int) -> None:
 
     assert ["in time" in event.reason for event in events if isinstance(event, Retrying)] == [True]
     assert isinstance(events[-1], Answer)
+
+
+NOT_TAKEN_BACK = {"status": 400, "error_message": "messages.1.content.0: Invalid `signature` in `thinking` block"}
+
+
+def thinking_in(body: JsonObject) -> list[JsonObject]:
+    return [b for message in body["messages"] for b in message["content"] if b["type"].endswith("thinking")]
+
+
+async def test_thinking_that_the_api_does_not_take_back_is_left_out_from_then_on() -> None:
+    """At once and in words; the answers after that have their own, which is sent."""
+    calling = [{"type": "redacted_thinking", "data": "eA"}, {"type": "text", "text": "so"}]
+    turns = [{"content": calling}, NOT_TAKEN_BACK, {"thinking": "anew", "text": "second"}, GOOD]
+    async with connected(turns) as (model, api):
+        first = await ask(model)
+        events = await collect(model, followed_by(first, {"type": "text", "text": "x"}))
+        second = events[-1]
+        assert isinstance(second, Answer)
+        more = followed_by(first, {"type": "text", "text": "x"}).messages
+        said = {"role": "assistant", "content": list(second.content)}
+        await ask(model, ModelRequest((*more, said, more[-1])))
+
+    [retrying] = [event for event in events if isinstance(event, Retrying)]
+    assert (retrying.wait_s, "left out from here on" in retrying.reason) == (0.0, True)
+    assert [len(thinking_in(body)) for body in api.message_bodies] == [0, 1, 0, 1]
+    assert thinking_in(api.message_bodies[-1])[0]["thinking"] == "anew"
+
+
+async def test_thinking_that_is_refused_without_any_is_a_refusal() -> None:
+    """There is nothing left to leave out, so it is not tried again."""
+    async with connected([NOT_TAKEN_BACK]) as (model, api):
+        with pytest.raises(ModelRejectedError, match="Invalid `signature`"):
+            await collect(model)
+
+    assert len(api.requests) == 1
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """Also where it is one line, or an error page; and it is not asked for again."""
+    monkeypatch.setattr("sandbox_agent.models.anthropic.MOST_BYTES", 100_000)
+    async with connected([{"status": status, "body": "data: " + "x" * 200_000}, GOOD]) as (model, api):
+        with pytest.raises(ModelRejectedError, match="no answer of the model API is"):
+            await collect(model)
+
+    assert len(api.requests) == 1
 
 
 async def test_events_of_a_later_api_and_comments_are_passed_over() -> None:

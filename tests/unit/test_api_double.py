@@ -252,6 +252,17 @@ def test_a_wrong_fault_in_a_file_is_refused_with_its_line(tmp_path: Path) -> Non
         read_script(path, DoubleScript)
 
 
+async def test_a_signature_holds_for_the_model_that_gave_it() -> None:
+    """Thinking goes back to its own model; another one is refused, as the real API does."""
+    async with ApiDouble([{"thinking": "hm", "text": "so"}, {"text": "own"}]) as api, connect(api.base_url) as client:
+        said = (await client.post("/v1/messages", json=body(HI))).json()["content"]
+        own = await client.post("/v1/messages", json=body(HI, assistant(*said), HI))
+        other = await client.post("/v1/messages", json=body(HI, assistant(*said), HI, model="other"))
+
+    assert own.json()["content"] == [text("own")]
+    assert (other.status_code, "Invalid `signature`" in other.text) == (400, True)
+
+
 async def test_it_runs_as_a_program(tmp_path: Path) -> None:
     """`python -m sandbox_agent.testing.api_double --script FILE` says where it listens, and serves."""
     path = tmp_path / "script.yaml"
