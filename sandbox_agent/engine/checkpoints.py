@@ -8,7 +8,7 @@ was interrupted is done again.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.workspaces.base import Workspace
 from sandbox_agent.workspaces.basefiles import BaseFiles
 from sandbox_agent.workspaces.record import Record
-from sandbox_agent.workspaces.snapshot import diff
+from sandbox_agent.workspaces.snapshot import Node, diff
 from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Loaded, Step, Steps, step_before
 from sandbox_agent.workspaces.stored import go_on
 
@@ -139,6 +139,10 @@ class Checkpoints:
             The step that has all it did; None if there is no such.
         """
         self._over = True
+        return await self.now()
+
+    async def now(self) -> int | None:
+        """Look, and make a step of what is there and in none yet; returns the last step, see `finish`."""
         if self._taker is None:
             return None
         await self.settled()
@@ -182,6 +186,16 @@ class Checkpoints:
             gone = "is of a copy of the folder that was applied or discarded since"
             raise WorkspaceError(f"step {number} {gone}; this one begins with step {self.first()}")
         return step
+
+    @property
+    def current(self) -> Step | None:
+        """The last step; None before `begin` has ended."""
+        return self._book.current
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """All that was in the workspace at the last look, by relative path; the same object until something changes."""
+        return self._taker.snapshot.nodes if self._taker is not None else {}
 
     @property
     def changed(self) -> bool:

@@ -183,6 +183,16 @@ class Workspace(Protocol):
         """
         ...
 
+    def changes_at(self, step: int) -> tuple[Change, ...]:
+        """What differed from the start at a checkpoint, by path: for a look while the session goes on.
+
+        Nothing of what tools can write is opened, no mount is made, and `apply` does not go by it.
+
+        Raises:
+            WorkspaceError: there is no such checkpoint, or the folder is gone.
+        """
+        ...
+
     @property
     def commits(self) -> tuple[str, ...]:
         """Git's folders with commits or branches that only the session has, as `changes` found them."""

@@ -16,6 +16,7 @@ from sandbox_agent.workspaces.notes import Notes
 from sandbox_agent.workspaces.record import MANIFEST_NAME, Record, remove_remains
 from sandbox_agent.workspaces.review import review
 from sandbox_agent.workspaces.source import TreeSource
+from sandbox_agent.workspaces.stored import StoredSource
 from sandbox_agent.workspaces.survey import note_owners, survey
 from sandbox_agent.workspaces.tree import Tree
 
@@ -122,6 +123,14 @@ class BindWorkspace:
             found = review(manifest, source, tree, in_place=True)
         self._review_notes = found.notes
         return found.changes
+
+    def changes_at(self, step: int) -> tuple[Change, ...]:
+        """See `Workspace.changes_at`. The checkpoints know what was there before, so every text has a diff."""
+        manifest = Manifest.load(self._state_dir / MANIFEST_NAME)
+        stored = StoredSource.at(self._state_dir, step)
+        with self._tree() as tree:
+            before = stored.before(manifest, tree, seen_through=False)
+            return review(before, stored, tree, in_place=True, base_content=stored.base_content).changes
 
     def drift(self) -> tuple[Drift, ...]:
         """See `Workspace.drift`: nothing can be told, since the session works on the folder itself."""

@@ -118,6 +118,12 @@ class CopyWorkspace(GatedWorkspace):
             self._review = look(manifest, source, host)
         return self._review.changes
 
+    def changes_at(self, step: int) -> tuple[Change, ...]:
+        """See `Workspace.changes_at`."""
+        manifest = Manifest.load(self._state_dir / MANIFEST_NAME)
+        with self._host() as host:
+            return look(manifest, StoredSource.at(self._state_dir, step), host).changes
+
     def release(self) -> None:
         """See `Workspace.release`: the mount of the session's own disk goes."""
         give_back_mounts(self._state_dir)

@@ -94,6 +94,10 @@ class GatedWorkspace(ABC):
         """See `Workspace.changes`; it becomes the review that `apply` goes by."""
 
     @abstractmethod
+    def changes_at(self, step: int) -> tuple[Change, ...]:
+        """See `Workspace.changes_at`."""
+
+    @abstractmethod
     def _source(self, host: Tree) -> AbstractContextManager[Source]:
         """What the session made of the folder: its last checkpoint, else what there is."""
 

@@ -176,6 +176,13 @@ class OverlayWorkspace(GatedWorkspace):
                 self._review = look(before, TreeSource(merged, start.untouched_mask), host)
         return self._review.changes
 
+    def changes_at(self, step: int) -> tuple[Change, ...]:
+        """See `Workspace.changes_at`."""
+        manifest = Manifest.load(self._state_dir / MANIFEST_NAME)
+        stored = StoredSource.at(self._state_dir, step, mask_stamps=self._mask_stamps())
+        with self._host() as host:
+            return look(manifest, stored, host, seen_through=True).changes
+
     def _mask_stamps(self) -> frozenset[Stamp]:
         with Tree(self._folder / MASKS, grant=True) as layer:
             return frozenset(stamp(found.info) for found in layer.walk(failed=lambda path, error: None))

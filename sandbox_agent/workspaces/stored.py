@@ -71,8 +71,24 @@ class StoredSource:
             number = int(json.loads(path.read_text())["step"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise WorkspaceError(f"{path}: cannot be used ({error}); remove this file") from error
+        return cls.at(state_dir, number, spare=spare, mask_stamps=mask_stamps)
+
+    @classmethod
+    def at(
+        cls,
+        state_dir: Path,
+        step: int,
+        *,
+        spare: Source | None = None,
+        mask_stamps: Container[Stamp] = frozenset[Stamp](),
+    ) -> StoredSource:
+        """The one of any checkpoint.
+
+        Raises:
+            WorkspaceError: there is no such checkpoint, or it is damaged.
+        """
         steps = Steps(state_dir / CHECKPOINTS_NAME)
-        return cls(steps.load(number), steps.store, spare=spare, mask_stamps=mask_stamps)
+        return cls(steps.load(step), steps.store, spare=spare, mask_stamps=mask_stamps)
 
     def scan(self, manifest: Manifest, notes: Notes) -> Scan:
         """See `Source.scan`."""

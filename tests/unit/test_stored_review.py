@@ -113,6 +113,23 @@ def test_it_says_the_same_as_a_review_of_the_tree(tmp_path: Path) -> None:
     assert stored.commits == commits == (".git",)
 
 
+def test_a_look_while_the_session_goes_on_is_the_same_and_opens_no_tree(tmp_path: Path) -> None:
+    """Of any checkpoint that there is; what was looked at is not what is applied."""
+    workspace = worked(tmp_path)
+    changes = workspace.changes()
+    checkpoint(workspace)
+    go_on(tmp_path / "state")
+    running = reopen(tmp_path / "state")
+    shutil.rmtree(workspace.source)
+
+    assert running.changes_at(0) == changes
+    with pytest.raises(WorkspaceError, match="step 1"):
+        running.changes_at(1)
+    grow(workspace.source, {"only": b"this"})
+    applied = running.apply().applied
+    assert ("only" in applied, "a/b" in applied) == (True, False)
+
+
 def test_it_is_applied_from_the_store(tmp_path: Path) -> None:
     """Whatever became of the tree since; afterwards nothing is left to show."""
     workspace = worked(tmp_path)
