@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from sandbox_agent.sandboxes.base import Sandbox
+from sandbox_agent.tools.questions import Ask
 from sandbox_agent.types import WORKSPACE_MOUNT, JsonObject, Subject, ToolResult, Withheld
 
 
@@ -42,6 +43,8 @@ class ToolContext:
     """Resolved container path to the mask rule that hides it, None if it is not masked."""
     withheld: Callable[[str, str], Withheld | None] = lambda folder, resolved: None
     """A folder to search, as spelled and resolved, to what must not be shown of it. The gate sets it."""
+    ask: Ask | None = None
+    """Puts questions to the person; None where nobody answers any."""
 
     def container_path(self, path: str) -> str:
         """The absolute container path a tool input means: relative to cwd, and host paths of the workspace translated.

@@ -15,9 +15,15 @@ from sandbox_agent.tools.pool import ToolPool
 from sandbox_agent.types import JsonObject, ToolUse, nests_too_deep
 
 IGNORED_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {"Bash": frozenset({"dangerouslyDisableSandbox"}), "Read": frozenset({"allow_large"})}
+    {
+        "AskUserQuestion": frozenset({"answers", "metadata"}),
+        "Bash": frozenset({"dangerouslyDisableSandbox"}),
+        "ExitPlanMode": frozenset({"allowedPrompts"}),
+        "Read": frozenset({"allow_large"}),
+    }
 )
-"""Fields that models send from habit and that mean nothing here: the container is always there, and files are paged."""
+"""Fields that models send from habit and that mean nothing here: the container is always there, files are paged, a
+person's answers are not the model's to give, and a plan grants nothing."""
 
 _FALSE = (False, "false", "False", None)
 _FIRST_CHARS = 200

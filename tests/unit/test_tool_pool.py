@@ -74,6 +74,7 @@ def test_what_a_tool_does_not_claim_is_false() -> None:
 @pytest.mark.parametrize(
     ("name", "flags"),
     [
+        ("AskUserQuestion", (True, False, False)),
         ("Bash", (False, False, False)),
         ("Edit", (False, False, True)),
         ("Glob", (True, True, False)),

@@ -119,6 +119,7 @@ def test_every_schema_forbids_other_fields() -> None:
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
+        ("AskUserQuestion", {"questions"}),
         ("Bash", {"command", "timeout", "description"}),
         ("Read", {"file_path", "offset", "limit", "pages"}),
         ("Write", {"file_path", "content"}),
