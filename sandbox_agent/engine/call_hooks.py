@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from sandbox_agent.engine import restarting
 from sandbox_agent.engine.hook_answers import MAX_CONTEXT_CHARS, HookAnswer, cut
 from sandbox_agent.engine.hooks import AnyHook, Hooks, OfCall, place_of, verdict_of
 from sandbox_agent.engine.requests import digest, request_of
@@ -82,12 +83,12 @@ async def question(session: Session, call: Call, request: PermissionRequest, ask
 
 
 async def after(session: Session, call: Call, subject: Subject, result: ToolResult) -> tuple[str, ...]:
-    """Run the post_tool_use hooks of a call that ran; what they have to tell the model.
+    """Run the post_tool_use hooks of a call that ran; what the model has to be told after it.
 
     Raises:
         SandboxError: the sandbox is gone.
     """
-    notes: list[str] = []
+    notes = [*restarting.news(session)]
     request: PermissionRequest | None = None
     for hook in _hooks(session, HookEvent.POST_TOOL_USE):
         request = request or request_of(session, call, subject)

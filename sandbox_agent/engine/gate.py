@@ -15,7 +15,7 @@ from functools import partial
 import anyio
 import anyio.to_thread
 
-from sandbox_agent.engine import call_hooks
+from sandbox_agent.engine import call_hooks, restarting
 from sandbox_agent.engine.call_hooks import Hooked
 from sandbox_agent.engine.preparing import prepare
 from sandbox_agent.engine.requests import binding, digest, request_of
@@ -49,6 +49,7 @@ async def judge(session: Session, calls: Sequence[Call]) -> list[Judged]:
         SandboxError: where a path leads could not be found out because the sandbox is gone.
     """
     session.ctx.withheld = session.policy.withheld
+    restarting.from_now_on(session)
     hooked = [await call_hooks.before(session, call, partial(_look, session)) for call in calls]
     calls = [one.call for one in hooked]
     await prepare(calls)  # those that hooks have rewritten are new

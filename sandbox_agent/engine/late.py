@@ -71,6 +71,11 @@ class LateSandbox:
         finally:
             self._settled.set()
 
+    @property
+    def restarts(self) -> int:
+        """See `Sandbox.restarts`."""
+        return self._target.restarts if self._target is not None else 0
+
     async def end_all(self, *, spare: Stream | None = None) -> None:
         """See `Sandbox.end_all`."""
         await (await self._ready()).end_all(spare=spare)

@@ -161,6 +161,12 @@ class Stream(Protocol):
 class Sandbox(Protocol):
     """A place where commands run. Methods may be called concurrently once `start` has returned."""
 
+    @property
+    def restarts(self) -> int:
+        """How often it had to be started again, because nothing less ended what ran in it: each time all processes end
+        and all files but the workspace's go."""
+        ...
+
     async def start(self) -> SandboxInfo:
         """Make it ready.
 

@@ -57,35 +57,58 @@ exit 1
 its own success says nothing (it also counts those it may not kill); `kill -0` tells whom of our uid it left."""
 
 
+class Life:
+    """What all who use one container know of it together: how often it was started again, and whether it just is."""
+
+    def __init__(self) -> None:
+        self.restarts = 0
+        self.restarting = anyio.Lock()
+
+
 class RunningContainer:
     """One container of a session, and the user its tools run as."""
 
-    def __init__(self, engine: Engine, streams: Streams, container_id: str, user: str, pids: int) -> None:
+    def __init__(self, engine: Engine, streams: Streams, container_id: str, user: str, pids: int, life: Life) -> None:
         self.engine = engine
         self.id = container_id
         self.user = user
+        self.life = life
         self._pids = pids
         self._handle = streams.client.containers.container(container_id)
         self.cleared = 0
-        self.restarted = 0
         self._memory_bytes: int | None = None
         self._oom_kills: int | None = None
 
     async def open_program(self, argv: Sequence[str], *, stdin: bool = True, **options: Any) -> ExecStream:
-        """Start a program at the tools' uid.
+        """Start a program at the tools' uid. One that meets a container which is just being started again waits for it.
 
         Raises:
             SandboxDiedError: the container does not run.
             SandboxUnavailableError: the engine refuses for another reason.
         """
-        try:
-            return await open_exec(self._handle, argv, user=self.user, stdin=stdin, **options)
-        except _NO_EXEC as exc:
-            await self.raise_if_dead()
-            raise SandboxUnavailableError(f"the engine does not start {argv[0]} in the sandbox: {exc}") from exc
+        while True:
+            restarts = self.life.restarts
+            try:
+                return await open_exec(self._handle, argv, user=self.user, stdin=stdin, **options)
+            except _NO_EXEC as exc:
+                await self.raise_if_dead()
+                if self.life.restarts == restarts and not self.life.restarting.locked():
+                    text = f"the engine does not start {argv[0]} in the sandbox: {exc}"
+                    raise SandboxUnavailableError(text) from exc
 
     async def raise_if_dead(self) -> None:
-        """Raises SandboxDiedError, with the reason, if the container does not run."""
+        """Raises SandboxDiedError, with the reason, if the container does not run and is not just started again."""
+        while True:
+            async with self.life.restarting:
+                restarts = self.life.restarts
+            try:
+                await self._raise_if_not_running()
+                return
+            except SandboxDiedError:
+                if self.life.restarts == restarts:
+                    raise
+
+    async def _raise_if_not_running(self) -> None:
         try:
             state = (await self.engine.ask(self.engine.control.inspect_container, self.id))["State"]
         except docker.errors.NotFound as exc:
@@ -196,19 +219,29 @@ class RunningContainer:
         return bool(answer.status_code == 200)
 
     async def restart(self) -> None:
-        """Kill the container and start it again; /tmp and the home folder are empty afterwards.
+        """Kill the container and start it again; all processes and all files in memory are gone afterwards. Where
+        somebody else is at that already, it is waited for.
 
         Raises:
             SandboxDiedError: it did not come up again.
             SandboxUnavailableError: the engine refuses.
         """
-        self.restarted += 1
-        self._oom_kills = None
+        restarts = self.life.restarts
+        # Shielded: a container that is killed and not started again would end the run.
+        with anyio.CancelScope(shield=True):
+            async with self.life.restarting:
+                if self.life.restarts != restarts:
+                    return
+                self.life.restarts += 1
+                self._oom_kills = None
+                await self._start_again()
+
+    async def _start_again(self) -> None:
         control = self.engine.control
         try:
             await self.engine.ask(control.kill, self.id)
             await self.engine.ask(control.wait, self.id, timeout=CLEAR_S)
             await self.engine.ask(control.start, self.id)
         except docker.errors.APIError as exc:
-            await self.raise_if_dead()
+            await self._raise_if_not_running()
             raise SandboxUnavailableError(f"the engine does not restart the sandbox: {exc.explanation}") from exc

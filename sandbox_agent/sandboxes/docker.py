@@ -21,7 +21,7 @@ from sandbox_agent.sandboxes.base import (
     Stream,
 )
 from sandbox_agent.sandboxes.cleaner import have_volume
-from sandbox_agent.sandboxes.container import RunningContainer
+from sandbox_agent.sandboxes.container import Life, RunningContainer
 from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.engine import Engine, Streams, allowed_nofile, reach
 from sandbox_agent.sandboxes.exec_stream import ExecStream
@@ -57,6 +57,7 @@ class DockerSandbox:
         self._volume = overlay_name(spec.session_id) if isinstance(spec.workspace_source, OverlayMount) else ""
         self._verbs: Resident | PerExec | None = None
         self._apart: Apart | None = None
+        self._life = Life()
         self._as_user: Callable[[str], RunningContainer]
         self._reaped = ""
         self._closed = False
@@ -82,11 +83,27 @@ class DockerSandbox:
         except* (SandboxStartError, SandboxUnavailableError) as group_error:
             raise group_error.exceptions[0] from None
         streams = self._streams = engine.streams()
-        self._as_user = lambda user: RunningContainer(engine, streams, self._container_id or "", user, self.spec.pids)
+        made = self._container_id or ""
+        self._as_user = lambda user: RunningContainer(engine, streams, made, user, self.spec.pids, self._life)
         container = self._as_user(f"{self.spec.uid}:{self.spec.gid}")
         transport, about = await self._open_transport(container)
         self._apart = Apart(lambda: self._as_user(f"{APART_UID}:{self.spec.gid}"), resident=transport == "runner")
         return self._info(image, transport, about)
+
+    @property
+    def restarts(self) -> int:
+        """See `Sandbox.restarts`."""
+        return self._life.restarts
+
+    async def restart(self) -> None:
+        """Kill the container and start it again, with nothing in it that lay in memory.
+
+        Raises:
+            SandboxDiedError: it did not come up again.
+            SandboxUnavailableError: the engine refuses.
+        """
+        self._transport()
+        await self._as_user(f"{self.spec.uid}:{self.spec.gid}").restart()
 
     async def end_all(self, *, spare: Stream | None = None) -> None:
         """See `Sandbox.end_all`."""

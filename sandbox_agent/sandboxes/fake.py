@@ -68,6 +68,7 @@ class FakeSandbox:
         self.calls: list[FakeCall] = []
         self.running = 0
         self.most_running = 0
+        self.restarts = 0
         self.closed = False
         self._failures: list[Exception] = []
         self._death: SandboxDiedError | None = None

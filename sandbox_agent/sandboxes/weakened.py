@@ -16,7 +16,7 @@ import docker.errors
 import sandbox_agent
 from sandbox_agent.errors import SandboxStartError
 from sandbox_agent.sandboxes.base import DEFAULT_MAX_OUTPUT_BYTES, ExecResult
-from sandbox_agent.sandboxes.container import RunningContainer
+from sandbox_agent.sandboxes.container import Life, RunningContainer
 from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.engine import Engine, Streams, reach
 from sandbox_agent.sandboxes.images import find_image
@@ -161,7 +161,7 @@ class WeakenedSandbox:
             except docker.errors.APIError as again:
                 raise SandboxStartError(f"the engine starts no privileged container: {again.explanation}") from again
         streams = self._streams = engine.streams()
-        container = RunningContainer(engine, streams, self._container_id or "", self._weakness.user, PIDS)
+        container = RunningContainer(engine, streams, self._container_id or "", self._weakness.user, PIDS, Life())
         runners = Runners(container)
         try:
             await runners.connect()

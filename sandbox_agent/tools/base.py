@@ -43,6 +43,8 @@ class ToolContext:
     """Resolved container path to the mask rule that hides it, None if it is not masked."""
     withheld: Callable[[str, str], Withheld | None] = lambda folder, resolved: None
     """A folder to search, as spelled and resolved, to what must not be shown of it. The gate sets it."""
+    restarts_told: int | None = None
+    """How many of the sandbox's restarts this agent knows of; None before its first call. The engine's own."""
     ask: Ask | None = None
     """Puts questions to the person; None where nobody answers any."""
 

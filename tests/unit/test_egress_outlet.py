@@ -11,7 +11,7 @@ import pytest
 from egress_rig import PATIENCE_S, PipeChannel
 
 from sandbox_agent.engine import egress
-from sandbox_agent.errors import ConfigError, SandboxDiedError, SandboxStartError
+from sandbox_agent.errors import ConfigError, SandboxDiedError, SandboxStartError, SandboxUnavailableError
 from sandbox_agent.hostnames import HostEntry, entry_of
 from sandbox_agent.policy.policy import SandboxSettings
 from sandbox_agent.sandboxes.egress import ca, outlet
@@ -84,6 +84,8 @@ class Starts:
         kind = self.kinds.pop(0) if self.kinds else "gone"
         if kind == "gone":
             raise SandboxDiedError("the container is gone")
+        if kind == "refused":
+            raise SandboxUnavailableError("no process to be had")
         command = [sys.executable, *argv[1:]] if kind == "works" else [sys.executable, "-c", "raise SystemExit(1)"]
         channel = PipeChannel(await anyio.open_process(command, stderr=None))
         self.made.append(channel)
@@ -102,7 +104,7 @@ async def served(starts: Starts, told: list[Told | GateChanged]) -> None:
 
 async def test_a_lost_forwarder_is_told_and_replaced_until_the_container_ends() -> None:
     """A start that fails is told with its reason, and tried again."""
-    starts, told = Starts("works", "fails", "works"), list[Told | GateChanged]()
+    starts, told = Starts("works", "refused", "fails", "works"), list[Told | GateChanged]()
     way = Outlet(Plan(entries=(), env={}, files={}), told.append, environ={})
     await way.open(starts)
     with anyio.fail_after(PATIENCE_S):
@@ -114,7 +116,12 @@ async def test_a_lost_forwarder_is_told_and_replaced_until_the_container_ends() 
             starts.made[2].process.kill()
 
     lost = "the forwarder was killed or ended"
-    assert told == [GateChanged(False, f"{lost}; the next one was killed or ended"), GateChanged(True)]
+    refused = f"{lost}; no process to be had"
+    assert told == [
+        GateChanged(False, refused),
+        GateChanged(False, f"{refused}; the next one was killed or ended"),
+        GateChanged(True),
+    ]
 
 
 async def test_the_end_of_the_container_is_not_told_as_a_loss() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 
-from sandbox_agent.errors import SandboxError, SandboxStartError
+from sandbox_agent.errors import SandboxDiedError, SandboxError, SandboxStartError
 from sandbox_agent.hostnames import HostEntry
 from sandbox_agent.sandboxes.connection import Channel
 from sandbox_agent.sandboxes.egress import ca, hosts
@@ -160,8 +160,10 @@ class Outlet:
         while tunnel is None:
             try:
                 tunnel = await self._opened(self._start)
-            except SandboxError:
+            except SandboxDiedError:
                 return None  # it was closed, or whoever uses it next is told how it died
+            except SandboxError as exc:
+                reasons.append(str(exc))  # for want of processes, for example, which are soon there again
             except TunnelLostError as exc:
                 reasons.append(f"the next one {exc}")
             if (now := "; ".join(dict.fromkeys(reasons))) != told:
