@@ -16,6 +16,7 @@ import anyio
 
 from sandbox_agent.engine import calls, session_hooks
 from sandbox_agent.engine.answers import check_answer
+from sandbox_agent.engine.jobs import names
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ModelError, ReplayMismatchError, SandboxAgentError, SandboxError
@@ -24,6 +25,7 @@ from sandbox_agent.events import (
     Event,
     LimitReached,
     ModelRetrying,
+    Notice,
     RequestStarted,
     RunFinished,
     TextDelta,
@@ -201,7 +203,7 @@ async def _ended(session: Session, progress: Progress, answer: Answer) -> None:
 
 async def _would_stop(session: Session, progress: Progress) -> None:
     """The agent has said its last word, unless something waits for it, or is still to come."""
-    if _hear(session, Priority.LATER):
+    if _hear(session, Priority.LATER) or await _goes_on_behind(session):
         return
     may_stop = session.parent is not None or await session_hooks.may_stop(
         session, progress.text, progress.stops_blocked
@@ -210,6 +212,24 @@ async def _would_stop(session: Session, progress: Progress) -> None:
     if may_stop and not _hear(session, Priority.LATER):
         progress.stop = "denied" if session.denials else "done"
     progress.stops_blocked += 1
+
+
+async def _goes_on_behind(session: Session) -> bool:
+    """Wait for what the agent has running in the background; whether it has to hear something of it."""
+    running = session.jobs.running(session.agent_id)
+    if not running or session.background_wait_s is None:
+        return False
+    text = f"waiting for what runs in the background: {names(running)}"
+    session.emit(Notice(agent_id=session.agent_id, level="info", text=text))
+    with anyio.move_on_after(session.background_wait_s):
+        await session.queue.arrived()
+        return _hear(session, Priority.LATER)
+    why = f"{session.background_wait_s:g} s after the agent had nothing else to do"
+    stopped = await session.jobs.stop_all(why, session.agent_id)
+    text = f"ended {why}: {names(stopped)}"
+    session.emit(Notice(agent_id=session.agent_id, level="warning", text=text))
+    _hear(session, Priority.LATER)  # for a later run; this one has waited long enough
+    return False
 
 
 def _odd(session: Session, progress: Progress, answer: Answer, *, follow_up: str | None) -> None:
@@ -223,7 +243,9 @@ def _odd(session: Session, progress: Progress, answer: Answer, *, follow_up: str
 
 
 async def _ask_model(session: Session, progress: Progress) -> Answer:
-    request = ModelRequest(tuple(session.messages), session.system, session.pool.definitions())
+    request = ModelRequest(
+        tuple(session.messages), session.system, session.pool.definitions(), model=session.other_model
+    )
     session.emit(RequestStarted(agent_id=session.agent_id, turn=progress.turns))
     answer: Answer | None = None
     async for event in session.model.stream(request):

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 import anyio
@@ -21,6 +22,8 @@ from anyio.abc import TaskGroup
 from sandbox_agent import __version__, registry
 from sandbox_agent.config import RunConfig, config_dir, sessions_dir
 from sandbox_agent.engine import egress, session_hooks
+from sandbox_agent.engine.agent_types import FOLDER as AGENT_TYPES
+from sandbox_agent.engine.agent_types import load_agent_types
 from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.container import facts_of, settings_to_go_on, spec_of
 from sandbox_agent.engine.discarding import discard
@@ -36,6 +39,7 @@ from sandbox_agent.engine.secrecy import Secrecy
 from sandbox_agent.engine.session import Approver, Rights, Session
 from sandbox_agent.engine.settling import settle_interrupted
 from sandbox_agent.engine.stage import late_sandbox, mask_of, open_workspace, stands_on
+from sandbox_agent.engine.subagents import Team, with_types
 from sandbox_agent.errors import ConfigError, SandboxAgentError, SandboxStartError
 from sandbox_agent.events import Notice, SandboxReady, SessionStarted, ToolResultsMessage
 from sandbox_agent.models.base import Model
@@ -123,7 +127,8 @@ async def _open(
         spec = replace(spec, egress_env=way_out.env)
     secrecy = Secrecy()
     sandbox = late_sandbox(spec, endpoint, workspace, way_out.open if way_out is not None else None, secrecy)
-    pool = _pool(policy)
+    types = load_agent_types(config_dir() / AGENT_TYPES, [tool.name for tool in builtin_tools()])
+    pool = with_types(_pool(policy), types)
     ctx = ToolContext(sandbox=sandbox, workspace_host=str(workspace.host), masked=partial(mask_of, workspace))
     session = Session(
         id=folder.name,
@@ -143,13 +148,11 @@ async def _open(
         approver=approver,
         save_rule=partial(saved.save, config_dir() / SAVED_RULES_FILE),
     )
+    team = Team(types, policy.limits, session.jobs, past.agents if past else ())
+    team.attach(session)
     _begin(session, config, settings, past, placement)
     session_hooks.attach(session, hooks)
-    session.disk = DiskLimit(workspace, sandbox, folder, Record.load(folder).disk_bytes or settings.disk_bytes)
-    if session.disk.warning is not None:
-        session.emit(Notice(level="warning", text=session.disk.warning))
-    if session.disk.watched:
-        tasks.start_soon(session.disk.watch)
+    _bound_disk(session, folder, settings)
     for line in settled:
         session.emit(Notice(level="warning", text=line))
     for line in policy.notes:
@@ -161,6 +164,15 @@ async def _open(
     if way_out is not None:
         tasks.start_soon(way_out.serve, session)
     return session
+
+
+def _bound_disk(session: Session, folder: Path, settings: SandboxSettings) -> None:
+    disk_bytes = Record.load(folder).disk_bytes or settings.disk_bytes
+    session.disk = DiskLimit(session.workspace, session.sandbox, folder, disk_bytes)
+    if session.disk.warning is not None:
+        session.emit(Notice(level="warning", text=session.disk.warning))
+    if session.disk.watched:
+        session.tasks.start_soon(session.disk.watch)
 
 
 def _begin(
@@ -186,7 +198,7 @@ def _begin(
     session.pass_on_notes()
     if past is None:
         return
-    session.journal.conversations["main"] = past.messages
+    session.journal.conversations |= {"main": past.messages, **past.conversations}
     session.drift_told = past.drift_told
     if past.missing:
         # Written now so that the next resume finds the record whole; the conversation has them already.

@@ -12,6 +12,7 @@ from pathlib import Path
 from sandbox_agent.engine import drifting, history
 from sandbox_agent.errors import ConfigError, RecordError
 from sandbox_agent.events import (
+    AgentStarted,
     AssistantMessage,
     CheckpointTaken,
     ConversationRewound,
@@ -33,6 +34,7 @@ class Past:
 
     `missing` are results that its last turn lacks; `warning` says what was repaired, or None. `last_step` is the last
     checkpoint that it tells of, -1 if there is none; `drift_told` see `Session`; `workspace` is what it worked on last.
+    `agents` are its sub-agents, `conversations` what each has said.
     """
 
     session_id: str
@@ -42,6 +44,8 @@ class Past:
     last_step: int = -1
     drift_told: dict[str, str] = field(default_factory=dict)
     workspace: str = ""
+    agents: tuple[AgentStarted, ...] = ()
+    conversations: dict[str, list[JsonObject]] = field(default_factory=dict)
 
     def moved_to(self, host: Path) -> str | None:
         """What to tell a person whose session goes on in another folder than it knows; None where it is the same."""
@@ -116,7 +120,20 @@ def load_past(sessions: Path, wanted: str, workspace: Path) -> Past:
     told = drifting.told_by(entry.event for entry in tape.entries)
     started = [entry.event.workspace for entry in tape.entries if isinstance(entry.event, SessionStarted)]
     worked_on = started[-1] if started else ""
-    return Past(session_id, repaired.messages, missing, warning, last_step(tape.entries), told, worked_on)
+    agents = tuple(event for event in events if isinstance(event, AgentStarted))
+    return Past(
+        session_id,
+        repaired.messages,
+        missing,
+        warning,
+        last_step=last_step(tape.entries),
+        drift_told=told,
+        workspace=worked_on,
+        agents=agents,
+        conversations={
+            one.agent_id: history.repair(history.fold(events, agent_id=one.agent_id)).messages for one in agents
+        },
+    )
 
 
 def conversation_entries(entries: Iterable[Entry]) -> list[Entry]:
@@ -153,6 +170,7 @@ def _find(sessions: Path, wanted: str, workspace: Path) -> str:
 
 def _missing_results(events: Sequence[Event]) -> tuple[JsonObject, ...]:
     """Results for a last turn that was cut: those recorded already, "interrupted" for the others."""
+    events = [event for event in events if event.agent_id == "main"]
     finished = {event.call_id: event for event in events if isinstance(event, ToolFinished)}
     for event in reversed(events):
         if isinstance(event, ToolResultsMessage):

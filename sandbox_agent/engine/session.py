@@ -9,19 +9,21 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from sandbox_agent.engine import drifting
+from sandbox_agent.engine import drifting, told
 from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.disk import DiskLimit
 from sandbox_agent.engine.effects import Doing, Effects
 from sandbox_agent.engine.hooks import Hooks
+from sandbox_agent.engine.jobs import Jobs
 from sandbox_agent.engine.journal import Journal
 from sandbox_agent.engine.lock import SessionLock
-from sandbox_agent.engine.queue import MessageQueue
+from sandbox_agent.engine.queue import MessageQueue, Priority
 from sandbox_agent.engine.secrecy import Secrecy
 from sandbox_agent.errors import SandboxAgentError
 from sandbox_agent.events import ChangesApplied, Event, Notice, ReviewReady, UserMessage
 from sandbox_agent.models.base import Model
 from sandbox_agent.policy.policy import Policy
+from sandbox_agent.prompts import prompt
 from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.tools.base import ToolContext
@@ -62,6 +64,9 @@ class ApprovalAnswer:
 Approver = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer]]
 
 
+BACKGROUND_WAIT_S = 600.0
+
+
 @dataclass(slots=True)
 class Rights:
     """What all agents of a session may do, and what the person said to it meanwhile.
@@ -81,10 +86,12 @@ class Rights:
 class Session:
     """All that one agent's run needs. Agents of one session share what is not their own: see `engine.subagents`.
 
-    `parent` is the agent that started this one, None for the first. `drift_told` has the state of the person's files
-    (see `Drift`) that was last told. `fault` is what ended the sandbox while nobody waited for it. `unapplied` names
-    the changes that are only in the session's copy of the folder; None before anyone looked. `before_end` is what is
-    done before the sandbox closes. `scope` is of the run that is under way, `turn_scope` of its present turn.
+    `other_model` is what its requests ask for in place of the model's own name. `parent` is the agent that started
+    this one, None for the first. `drift_told` has the state of the person's files (see `Drift`) that was last told.
+    `fault` is what ended the sandbox while nobody waited for it. `unapplied` names the changes that are only in the
+    session's copy of the folder; None before anyone looked. `before_end` is what is done before the sandbox closes.
+    `background_wait_s` is how long an agent that would stop waits for what it has running in the background, which is
+    ended then; None lets it run on. `scope` is of the run that is under way, `turn_scope` of its present turn.
     """
 
     id: str
@@ -107,10 +114,13 @@ class Session:
     before_end: Callable[[], Awaitable[None]] | None = None
     save_rule: Callable[[str], None] | None = None
     agent_id: str = "main"
+    other_model: str | None = None
     parent: Session | None = None
     disk: DiskLimit | None = None
     secrecy: Secrecy = field(default_factory=Secrecy)
     journal: Journal = field(init=False)
+    jobs: Jobs = field(init=False)
+    background_wait_s: float | None = BACKGROUND_WAIT_S
     queue: MessageQueue = field(default_factory=MessageQueue)
     denials: list[JsonObject] = field(default_factory=list)
     scope: anyio.CancelScope | None = None
@@ -124,6 +134,7 @@ class Session:
     def __post_init__(self) -> None:
         self.journal = self.parent.journal if self.parent is not None else Journal(self.tape, self.secrecy)
         self.effects = self.parent.effects if self.parent is not None else Effects(self.emit, self.workspace)
+        self.jobs = self.parent.jobs if self.parent is not None else Jobs(self.emit, self.tasks)
         self.queue.when_now = self.end_turn
 
     @property
@@ -234,6 +245,11 @@ class Session:
             event = drifting.event_of(fresh)
             self.drift_told |= drifting.told_by([event])
             self.emit(event)
+            if self.scope is not None and self.workspace.mode in ("overlay", "bind"):
+                # They show through where the session has not changed the same files itself.
+                files = told.shown([str(one["path"]) for one in event.changed])
+                text = prompt("engine/files_changed").format(files=files)
+                self.queue.put(text, Priority.NEXT, wakes=False)
 
     async def apply(
         self, paths: Collection[str] | None, hunks: Mapping[str, Collection[Span]] | None = None

@@ -2,9 +2,10 @@
 
 The conversation *is* the fold of these events (`engine.history.fold`). `TextDelta` and `ThinkingDelta` are for
 live output only and are not recorded: the whole text follows in `AssistantMessage`. A new event is a class in
-`calls`, `jobs`, `network` or `session`, and its name here.
+`agents`, `calls`, `jobs`, `network` or `session`, and its name here.
 """
 
+from sandbox_agent.events.agents import AgentFinished, AgentStarted
 from sandbox_agent.events.base import Event
 from sandbox_agent.events.calls import (
     CallEffects,
@@ -22,6 +23,7 @@ from sandbox_agent.events.session import (
     AssistantMessage,
     ChangesApplied,
     CheckpointTaken,
+    ConversationCompacted,
     ConversationRewound,
     FolderDrifted,
     HookRan,
@@ -30,6 +32,7 @@ from sandbox_agent.events.session import (
     Notice,
     ProjectInstructions,
     RequestStarted,
+    ResultsTrimmed,
     ReviewReady,
     RunFinished,
     SandboxReady,
@@ -40,12 +43,15 @@ from sandbox_agent.events.session import (
 )
 
 __all__ = [
+    "AgentFinished",
+    "AgentStarted",
     "EVENT_TYPES",
     "RECORD_VERSION",
     "AssistantMessage",
     "CallEffects",
     "ChangesApplied",
     "CheckpointTaken",
+    "ConversationCompacted",
     "ConversationRewound",
     "EgressDecided",
     "EgressEnded",
@@ -61,6 +67,7 @@ __all__ = [
     "PermissionDecided",
     "ProjectInstructions",
     "RequestStarted",
+    "ResultsTrimmed",
     "ReviewReady",
     "RunFinished",
     "SandboxReady",

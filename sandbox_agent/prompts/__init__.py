@@ -12,3 +12,8 @@ _ROOM = Path(__file__).parent
 def prompt(name: str) -> str:
     """The text of `prompts/<name>.md` without surrounding blank lines, for example `prompt("tools/bash")`."""
     return (_ROOM / f"{name}.md").read_text(encoding="utf-8").strip()
+
+
+def room(name: str) -> Path:
+    """The folder `prompts/<name>`, for whoever needs all texts in it."""
+    return _ROOM / name

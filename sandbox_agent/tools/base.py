@@ -12,6 +12,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from sandbox_agent.sandboxes.base import Sandbox
+from sandbox_agent.tools.agents import AgentDesk
+from sandbox_agent.tools.jobs import JobDesk
 from sandbox_agent.tools.questions import Ask
 from sandbox_agent.types import WORKSPACE_MOUNT, JsonObject, Subject, ToolResult, Withheld
 
@@ -43,10 +45,16 @@ class ToolContext:
     """Resolved container path to the mask rule that hides it, None if it is not masked."""
     withheld: Callable[[str, str], Withheld | None] = lambda folder, resolved: None
     """A folder to search, as spelled and resolved, to what must not be shown of it. The gate sets it."""
-    restarts_told: int | None = None
-    """How many of the sandbox's restarts this agent knows of; None before its first call. The engine's own."""
     ask: Ask | None = None
     """Puts questions to the person; None where nobody answers any."""
+
+    restarts_told: int | None = None
+    """How many of the sandbox's restarts this agent knows of; None before its first call. The engine's own."""
+    agents: AgentDesk | None = None
+    """The sub-agents of this agent; None where there are none."""
+
+    jobs: JobDesk | None = None
+    """The jobs of this agent, what runs on after its call; None where nothing can."""
 
     def container_path(self, path: str) -> str:
         """The absolute container path a tool input means: relative to cwd, and host paths of the workspace translated.

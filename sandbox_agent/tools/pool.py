@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox_agent import registry
@@ -25,10 +25,12 @@ class DroppedTool:
 
 @dataclass(frozen=True, slots=True)
 class ToolPool:
-    """The tools of a session, in the order the model sees them."""
+    """The tools of an agent, in the order the model sees them. `absent` says of tools that others have why they are not
+    here, by their name."""
 
     tools: tuple[Tool, ...]
     dropped: tuple[DroppedTool, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, name: str) -> Tool | None:
         """The tool of exactly this name."""

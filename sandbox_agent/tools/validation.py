@@ -20,6 +20,7 @@ IGNORED_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
         "Bash": frozenset({"dangerouslyDisableSandbox"}),
         "ExitPlanMode": frozenset({"allowedPrompts"}),
         "Read": frozenset({"allow_large"}),
+        "Task": frozenset({"effort", "isolation", "mode", "name", "team_name"}),
     }
 )
 """Fields that models send from habit and that mean nothing here: the container is always there, files are paged, a
@@ -55,6 +56,8 @@ def parse_input(tool: Tool, use: ToolUse) -> BaseModel | str:
 
 def unknown_tool(name: str, pool: ToolPool) -> str:
     """The text for a call of a tool that is not in the pool."""
+    if name in pool.absent:
+        return f"{name} cannot be used here: {pool.absent[name]}"
     shown = name if len(name) <= _SHOWN_VALUE_CHARS else name[:_SHOWN_VALUE_CHARS] + "..."
     near = near_names(shown, pool.names())
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
