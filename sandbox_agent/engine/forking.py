@@ -18,6 +18,7 @@ from sandbox_agent.engine.past import EVENTS_FILE, conversation_entries, find_se
 from sandbox_agent.errors import ConfigError, WorkspaceError
 from sandbox_agent.events import (
     AssistantMessage,
+    ConversationCleared,
     Event,
     PermissionDecided,
     RequestStarted,
@@ -38,6 +39,7 @@ _CONVERSATION = (
     UserMessage,
     AssistantMessage,
     ToolResultsMessage,
+    ConversationCleared,
     RequestStarted,
     PermissionDecided,
     ToolStarted,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from sandbox_agent.events import AssistantMessage, Event, ToolResultsMessage, UserMessage
+from sandbox_agent.events import AssistantMessage, ConversationCleared, Event, ToolResultsMessage, UserMessage
 from sandbox_agent.types import JsonObject, ToolResult
 
 INTERRUPTED = "Interrupted before this call finished. Its effects, if any, may be partial: check before you go on."
@@ -25,6 +25,8 @@ def extend(messages: list[JsonObject], event: Event) -> None:
                 _append(messages, "assistant", content)
         case UserMessage(content=content) | ToolResultsMessage(content=content):
             _append(messages, "user", content)
+        case ConversationCleared():
+            messages.clear()
         case _:
             pass
 

@@ -41,6 +41,7 @@ from sandbox_agent.events.session import (
     ThinkingDelta,
     UserMessage,
 )
+from sandbox_agent.events.steering import ConversationCleared, ModeChanged, ModelChanged
 
 __all__ = [
     "AgentFinished",
@@ -52,6 +53,7 @@ __all__ = [
     "ChangesApplied",
     "CheckpointTaken",
     "ConversationCompacted",
+    "ConversationCleared",
     "ConversationRewound",
     "EgressDecided",
     "EgressEnded",
@@ -61,6 +63,8 @@ __all__ = [
     "JobFinished",
     "JobStarted",
     "LimitReached",
+    "ModeChanged",
+    "ModelChanged",
     "ModelRetrying",
     "Notice",
     "PermissionAsked",
