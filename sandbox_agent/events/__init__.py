@@ -2,7 +2,7 @@
 
 The conversation *is* the fold of these events (`engine.history.fold`). `TextDelta` and `ThinkingDelta` are for
 live output only and are not recorded: the whole text follows in `AssistantMessage`. A new event is a class in
-`agents`, `calls`, `jobs`, `network` or `session`, and its name here.
+`agents`, `calls`, `jobs`, `network`, `session` or `steering`, and its name here.
 """
 
 from sandbox_agent.events.agents import AgentFinished, AgentStarted
@@ -44,16 +44,16 @@ from sandbox_agent.events.session import (
 from sandbox_agent.events.steering import ConversationCleared, ModeChanged, ModelChanged
 
 __all__ = [
-    "AgentFinished",
-    "AgentStarted",
     "EVENT_TYPES",
     "RECORD_VERSION",
+    "AgentFinished",
+    "AgentStarted",
     "AssistantMessage",
     "CallEffects",
     "ChangesApplied",
     "CheckpointTaken",
-    "ConversationCompacted",
     "ConversationCleared",
+    "ConversationCompacted",
     "ConversationRewound",
     "EgressDecided",
     "EgressEnded",
