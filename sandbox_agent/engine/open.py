@@ -32,6 +32,7 @@ from sandbox_agent.engine.drifting import look_now_and_then
 from sandbox_agent.engine.hooks import ProgramHook
 from sandbox_agent.engine.late import LoadingModel
 from sandbox_agent.engine.lock import SessionLock
+from sandbox_agent.engine.own_tools import names_of, pool_of, told
 from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past, new_session_id
 from sandbox_agent.engine.placement import AUTO, Placement, forget
 from sandbox_agent.engine.reaping import reap_workspaces
@@ -52,8 +53,7 @@ from sandbox_agent.policy.policy import Policy, SandboxSettings
 from sandbox_agent.prompts import prompt
 from sandbox_agent.sandboxes.endpoint import Endpoint, ping, resolve_endpoint
 from sandbox_agent.tape import TapeWriter
-from sandbox_agent.tools.base import ToolContext
-from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool, builtin_tools
+from sandbox_agent.tools.base import Tool, ToolContext
 from sandbox_agent.workspaces.record import Record
 
 MODEL_KINDS = {"anthropic": "anthropic", "script": "scripted"}
@@ -62,15 +62,19 @@ MODEL_KINDS = {"anthropic": "anthropic", "script": "scripted"}
 
 @asynccontextmanager
 async def open_session(
-    config: RunConfig, *, approver: Approver | None = None, hooks: Sequence[ProgramHook] = ()
+    config: RunConfig,
+    *,
+    approver: Approver | None = None,
+    hooks: Sequence[ProgramHook] = (),
+    tools: Sequence[Tool] = (),
 ) -> AsyncIterator[Session]:
     """A session for one run; its container is removed and its record closed on the way out, whatever happens.
 
     Changes that were not applied stay in the session's folder for `apply ID`. `hooks` are functions of the program,
-    which run before those of the policy.
+    which run before those of the policy; `tools` are its own, which run on this machine.
 
     Raises:
-        ConfigError: the configuration cannot be used (policy, model, key, unknown session).
+        ConfigError: the configuration cannot be used (policy, model, key, tools, unknown session).
         WorkspaceError: the folder cannot be used.
         SandboxUnavailableError: no engine answers; nothing was started.
     """
@@ -80,7 +84,7 @@ async def open_session(
             kind, name = _model_kind(config.model)
             loading = LoadingModel(lambda: registry.load("models", kind).create(name))
             tasks.start_soon(loading.load)
-            session = await _open(config, approver, hooks, tasks)
+            session = await _open(config, approver, hooks, tools, tasks)
             try:
                 session.model = await loading.loaded()
                 yield session
@@ -101,12 +105,18 @@ async def open_session(
 
 
 async def _open(
-    config: RunConfig, approver: Approver | None, hooks: Sequence[ProgramHook], tasks: TaskGroup
+    config: RunConfig,
+    approver: Approver | None,
+    hooks: Sequence[ProgramHook],
+    tools: Sequence[Tool],
+    tasks: TaskGroup,
 ) -> Session:
     past = load_past(sessions_dir(), config.resume, config.workspace.resolve()) if config.resume else None
     if past is not None:  # no policy may come from the folder that is really worked on
         config = replace(config, workspace=stands_on(sessions_dir() / past.session_id) or config.workspace)
     policy = _policy(config)
+    types = load_agent_types(config_dir() / AGENT_TYPES, names_of(tools))
+    pool = with_types(pool_of(policy, tools), types)
     endpoint = await anyio.to_thread.run_sync(reachable_engine)
     settled = await settle_interrupted()  # before this run takes its picture of the folder
     folder = sessions_dir() / (past.session_id if past else new_session_id())
@@ -127,8 +137,6 @@ async def _open(
         spec = replace(spec, egress_env=way_out.env)
     secrecy = Secrecy()
     sandbox = late_sandbox(spec, endpoint, workspace, way_out.open if way_out is not None else None, secrecy)
-    types = load_agent_types(config_dir() / AGENT_TYPES, [tool.name for tool in builtin_tools()])
-    pool = with_types(_pool(policy), types)
     ctx = ToolContext(sandbox=sandbox, workspace_host=str(workspace.host), masked=partial(mask_of, workspace))
     session = Session(
         id=folder.name,
@@ -155,8 +163,8 @@ async def _open(
     _bound_disk(session, folder, settings)
     for line in settled:
         session.emit(Notice(level="warning", text=line))
-    for line in policy.notes:
-        session.emit(Notice(level="info", text=f"policy: {line}"))
+    for line in (*(f"policy: {line}" for line in policy.notes), *told(pool)):
+        session.emit(Notice(level="info", text=line))
     session.checkpoints = Checkpoints(
         sandbox, workspace, folder, emit=session.emit, last_seq=lambda: tape.last_seq, effects=session.effects
     )
@@ -228,6 +236,7 @@ def _policy(config: RunConfig) -> Policy:
         max_tokens=config.max_tokens,
         max_cost_usd=config.max_cost_usd,
         timeout_s=config.timeout_s,
+        project_instructions=config.project_instructions,
     )
     policy = run_policy(config.policy, options)
     check_outside_workspace(policy, config.workspace)
@@ -244,13 +253,6 @@ def reachable_engine() -> Endpoint:
     endpoint = resolve_endpoint(os.environ)
     ping(endpoint)
     return endpoint
-
-
-def _pool(policy: Policy) -> ToolPool:
-    """The tools the model sees; a tool that a rule denies altogether is not among them."""
-    tools = builtin_tools()
-    hidden = policy.hidden_tools([tool.name for tool in tools])
-    return assemble_tool_pool([tool for tool in tools if tool.name not in hidden])
 
 
 async def _start_sandbox(session: Session, after_seq: int, recorded: int) -> None:

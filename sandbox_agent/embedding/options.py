@@ -1,0 +1,78 @@
+"""What a session of a program is made of: the options of `sandbox-agent run`, and what only a program can give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from sandbox_agent.config import DEFAULT_MODEL, RunConfig
+from sandbox_agent.engine.hooks import ProgramHook
+from sandbox_agent.engine.session import Approver
+from sandbox_agent.errors import ConfigError
+from sandbox_agent.tools.base import Tool
+from sandbox_agent.types import Mode
+
+
+class Options(TypedDict, total=False):
+    """Everything may be left out; None is as the policy says."""
+
+    workspace: str | Path
+    """The folder to work on; the current directory where it is left out."""
+    model: str
+    """`anthropic:NAME`, or `script:FILE`."""
+    policy: str | Path | None
+    """A shipped policy by name, or a policy file, which may not lie in the workspace."""
+    mode: Mode | str | None
+    allow: Sequence[str]
+    """Rules, as `--allow` of the command line."""
+    deny: Sequence[str]
+    image: str | None
+    workspace_mode: str
+    """`auto`, `overlay`, `copy` or `bind`."""
+    max_turns: int | None
+    timeout_s: float | None
+    project_instructions: bool | None
+    """Whether the model is given AGENTS.md and CLAUDE.md of the folder."""
+    resume: str | None
+    """The session to go on with, or "last"."""
+    tools: Sequence[Tool]
+    """Tools that this program carries out, see `build_tool`."""
+    approver: Approver | None
+    """Asked where the policy asks; None denies."""
+    hooks: Sequence[ProgramHook]
+
+
+def config_of(options: Options) -> RunConfig:
+    """The same as the engine takes it.
+
+    Raises:
+        TypeError: there is no such option.
+        ConfigError: an option has a value that it cannot have.
+    """
+    known = Options.__annotations__
+    for name in options:
+        if name not in known:
+            raise TypeError(f"there is no option {name!r}; there are {', '.join(known)}")
+    for name in ("allow", "deny"):
+        if isinstance(options.get(name), str):
+            raise ConfigError(f"{name} is a list of rules, not one text")
+    policy, mode = options.get("policy"), options.get("mode")
+    try:
+        chosen = Mode(mode) if mode is not None else None
+    except ValueError as exc:
+        raise ConfigError(f"mode {mode!r}: one of {', '.join(Mode)}") from exc
+    return RunConfig(
+        workspace=Path(options.get("workspace", ".")),
+        model=options.get("model", DEFAULT_MODEL),
+        policy=None if policy is None else str(policy),
+        mode=chosen,
+        allow=tuple(options.get("allow", ())),
+        deny=tuple(options.get("deny", ())),
+        image=options.get("image"),
+        workspace_mode=options.get("workspace_mode", "auto"),
+        max_turns=options.get("max_turns"),
+        timeout_s=options.get("timeout_s"),
+        project_instructions=options.get("project_instructions"),
+        resume=options.get("resume"),
+    )

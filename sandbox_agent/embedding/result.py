@@ -1,0 +1,41 @@
+"""What a run came to, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sandbox_agent.types import JsonObject, Usage
+from sandbox_agent.workspaces.base import Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How a task ended.
+
+    `status` is one of done, denied (done, but calls were denied), failed, limit, sandbox_error, model_error,
+    interrupted; `error` says why, None where it is done. `text` is the agent's last answer. `turns`, `usage` and
+    `duration_s` are of this task. `changes` are those of the session's view of the folder, empty until somebody asked
+    for them; what of them went to the folder is in `applied`, what did not in `unapplied`, and why not in `conflicts`.
+    `record` is the file with everything that happened.
+    """
+
+    session_id: str
+    status: str
+    text: str
+    error: str | None
+    turns: int
+    usage: Usage
+    duration_s: float
+    record: Path
+    denials: tuple[JsonObject, ...] = ()
+    changes: tuple[Change, ...] = ()
+    applied: tuple[str, ...] = ()
+    unapplied: tuple[str, ...] = ()
+    conflicts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the task was done and nothing was denied."""
+        return self.status == "done"
