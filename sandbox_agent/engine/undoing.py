@@ -1,4 +1,6 @@
-"""Undo for a session that no process has open: a container on its kept workspace, the step brought back, and told."""
+"""Undo: a step brought back, and told. For a session that no process has open, in a container on its kept workspace;
+and for one that is open, between its runs.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,21 @@ from functools import partial
 import anyio
 
 from sandbox_agent.config import sessions_dir
+from sandbox_agent.engine import history
 from sandbox_agent.engine.discarding import viewer
 from sandbox_agent.engine.forking import session_folder
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.open import reachable_engine
-from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past
+from sandbox_agent.engine.past import EVENTS_FILE, Past, conversation_entries, load_past
 from sandbox_agent.engine.restoring import Reached
+from sandbox_agent.engine.session import Session
 from sandbox_agent.engine.standing import standing
+from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.events import ConversationRewound, ToolResultsMessage, UserMessage
 from sandbox_agent.prompts import prompt
-from sandbox_agent.tape import TapeWriter
+from sandbox_agent.tape import TapeWriter, read_tape
+from sandbox_agent.types import WORKSPACE_MOUNT
+from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.opening import reopen
 from sandbox_agent.workspaces.stored import end_at
 
@@ -66,6 +73,45 @@ async def undo_session(wanted: str, to: int | None, *, rewind: bool, tell: Calla
     return Undone(folder.name, reached)
 
 
+async def undo_here(session: Session, to: int | None, *, rewind: bool) -> Reached:
+    """Bring the workspace of an open session back to a step; none of its agents may be at work.
+
+    What the model knows of files counts no longer, and commands start in a folder that is there.
+
+    Args:
+        session: whose.
+        to: the step; None is the one before the last.
+        rewind: the conversation goes back to that step, too; otherwise the model gets a note with the next message.
+
+    Raises:
+        WorkspaceError: it has no checkpoints, or see `Checkpoints.undo`.
+        SandboxError: the sandbox ended.
+    """
+    if session.checkpoints is None:
+        raise WorkspaceError("this session has no checkpoints")
+    reached = await session.checkpoints.undo(to, rewind=rewind)
+    if rewind:
+        session.emit(ConversationRewound(to_seq=reached.target.after_seq, step=reached.target.number))
+        tape = await anyio.to_thread.run_sync(read_tape, sessions_dir() / session.id / EVENTS_FILE)
+        said = history.fold(entry.event for entry in conversation_entries(tape.entries))
+        session.messages[:] = history.repair(said).messages
+    elif session.messages:
+        session.say(_note(reached))
+    ctx = session.ctx
+    ctx.known_files.clear()
+    ctx.failed_edits.clear()
+    if ctx.cwd.startswith(WORKSPACE_MOUNT + "/"):
+        node = session.checkpoints.nodes.get(ctx.cwd.removeprefix(WORKSPACE_MOUNT + "/"))
+        if node is None or node.kind is not Kind.DIRECTORY:
+            ctx.cwd = WORKSPACE_MOUNT
+    session.sync_soon()
+    return reached
+
+
+def _note(reached: Reached) -> str:
+    return prompt("engine/undone").format(step=reached.target.number, count=reached.changed)
+
+
 def _record(tape: TapeWriter, past: Past, reached: Reached, *, rewind: bool) -> None:
     """Say in the session's record what became of the conversation."""
     if rewind:
@@ -74,5 +120,4 @@ def _record(tape: TapeWriter, past: Past, reached: Reached, *, rewind: bool) -> 
     if past.missing:
         tape.append(ToolResultsMessage(content=past.missing))  # before the note: results come first
     if past.messages:
-        text = prompt("engine/undone").format(step=reached.target.number, count=reached.changed)
-        tape.append(UserMessage(content=({"type": "text", "text": text},)))
+        tape.append(UserMessage(content=({"type": "text", "text": _note(reached)},)))
