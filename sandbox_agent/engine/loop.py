@@ -16,7 +16,6 @@ import anyio
 
 from sandbox_agent.engine import calls, session_hooks
 from sandbox_agent.engine.answers import check_answer
-from sandbox_agent.engine.jobs import names
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ModelError, ReplayMismatchError, SandboxAgentError, SandboxError
@@ -219,14 +218,16 @@ async def _goes_on_behind(session: Session) -> bool:
     running = session.jobs.running(session.agent_id)
     if not running or session.background_wait_s is None:
         return False
-    text = f"waiting for what runs in the background: {names(running)}"
+    names = ", ".join(f"{job.id} (`{job.what}`)" for job in running)
+    text = f"waiting for what runs in the background: {names}"
     session.emit(Notice(agent_id=session.agent_id, level="info", text=text))
     with anyio.move_on_after(session.background_wait_s):
         await session.queue.arrived()
         return _hear(session, Priority.LATER)
     why = f"{session.background_wait_s:g} s after the agent had nothing else to do"
     stopped = await session.jobs.stop_all(why, session.agent_id)
-    text = f"ended {why}: {names(stopped)}"
+    names = ", ".join(f"{job.id} (`{job.what}`)" for job in stopped)
+    text = f"ended {why}: {names}"
     session.emit(Notice(agent_id=session.agent_id, level="warning", text=text))
     _hear(session, Priority.LATER)  # for a later run; this one has waited long enough
     return False

@@ -11,17 +11,13 @@ from typing import TextIO
 from rich.text import Text
 
 from sandbox_agent.events import (
+    AgentFinished,
+    AgentStarted,
     AssistantMessage,
     ChangesApplied,
-    EgressDecided,
     Event,
-    FolderDrifted,
-    HookRan,
-    LimitReached,
     ModelRetrying,
-    Notice,
     PermissionDecided,
-    ProjectInstructions,
     RequestStarted,
     RunFinished,
     SandboxReady,
@@ -32,8 +28,7 @@ from sandbox_agent.events import (
     ToolStarted,
     UserMessage,
 )
-from sandbox_agent.frontends import hook_lines, network, outcome, words
-from sandbox_agent.frontends.drift import drift_line
+from sandbox_agent.frontends import asides, outcome, words
 from sandbox_agent.frontends.printer import Printer
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.types import JsonObject
@@ -92,38 +87,23 @@ class ConsoleView:
             case SandboxReady():
                 how = f"{event.transport}, ready in {words.duration(event.start_s)}"
                 self._fact("container", f"{event.isolation} ({how})")
-            case ProjectInstructions():
-                pass  # a notice says which files; the model reads them, not the person
+            case UserMessage() if event.agent_id != "main" and not self._verbose:
+                pass  # what its parent told it; the line of its start says what it is about
             case UserMessage():
                 self._printer.line()
                 self._printer.line(
                     self._who(event) + "> " + sanitise(outcome.plain_text(event.content), newlines=True), "bold"
                 )
                 self._printer.gap()
-            case ModelRetrying():
-                self._streamed = False
-                text = (
-                    f"{sanitise(event.reason)}: trying again in {words.duration(event.wait_s)} (retry {event.attempt})"
-                )
-                self._printer.line(f"{self._who(event)}! {text}", style="yellow")
-            case Notice():
-                mark, style = ("!", "yellow") if event.level == "warning" else ("-", "dim")
-                self._printer.line(f"{self._who(event)}{mark} {sanitise(event.text)}", style=style)
-            case HookRan():
-                for line in hook_lines.lines(event, verbose=self._verbose):
-                    self._printer.line(Text(self._who(event)).append(line))
-            case EgressDecided():
-                told = network.decision_line(event, verbose=self._verbose)
-                if told is not None:
-                    self._printer.line(self._who(event) + told, style="yellow" if event.verdict == "deny" else "dim")
-            case LimitReached():
-                self._printer.line(f"! the limit {sanitise(event.limit)} = {event.value:g} was reached", style="yellow")
-            case FolderDrifted():
-                self._printer.line(f"! {drift_line(event.changed, event.changed_count)}", style="yellow")
             case ChangesApplied():
                 self._changes(event)
             case _:
-                pass
+                if isinstance(event, ModelRetrying):
+                    self._streamed = False
+                if isinstance(event, AgentStarted | AgentFinished):
+                    self._printer.gap()
+                for line in asides.lines(event, verbose=self._verbose):
+                    self._printer.line(Text(self._who(event)).append(line))
 
     def _who(self, event: Event) -> str:
         return "" if event.agent_id == "main" else f"[{sanitise(event.agent_id)}] "

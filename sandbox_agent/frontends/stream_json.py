@@ -13,6 +13,8 @@ from dataclasses import asdict
 from typing import TextIO
 
 from sandbox_agent.events import (
+    AgentFinished,
+    AgentStarted,
     AssistantMessage,
     CallEffects,
     EgressDecided,
@@ -93,6 +95,7 @@ class StreamJson:
         self._new_id = new_id
         self._session_id: str | None = None
         self._meta: dict[str, JsonObject] = {}
+        self._started_by: dict[str, str] = {}
 
     def lines(self, event: Event) -> Iterator[JsonObject]:
         """What to print for one event: nothing, one object, or several."""
@@ -100,16 +103,19 @@ class StreamJson:
             case SessionStarted():
                 self._session_id = event.session_id
                 yield self._line(event, "system", subtype="init", **_init(event))
+            case AgentStarted():
+                self._started_by[event.agent_id] = event.call_id
+                yield self._line(event, "system", **_agent_started(event))
             case AssistantMessage():
                 for block in event.content:
-                    yield self._line(event, "assistant", message=_assistant(event, block), parent_tool_use_id=None)
+                    yield self._said(event, "assistant", message=_assistant(event, block))
             case ToolFinished():
                 self._meta[event.call_id] = event.meta
             case ToolResultsMessage():
                 for block in event.content:
                     meta = self._meta.pop(str(block.get("tool_use_id")), None)
                     message = {"role": "user", "content": [block]}
-                    yield self._line(event, "user", message=message, parent_tool_use_id=None, tool_use_result=meta)
+                    yield self._said(event, "user", message=message, tool_use_result=meta)
             case _:
                 system = _system(event)
                 if system is not None:
@@ -118,6 +124,10 @@ class StreamJson:
     def last_line(self, summary: RunSummary) -> JsonObject:
         """The result line."""
         return result(summary) | {"uuid": self._new_id()}
+
+    def _said(self, event: Event, kind: str, **fields: object) -> JsonObject:
+        """A message of an agent; `parent_tool_use_id` is the call that started it, None for the first agent."""
+        return self._line(event, kind, **fields, parent_tool_use_id=self._started_by.get(event.agent_id))
 
     def _line(self, event: Event, kind: str, **fields: object) -> JsonObject:
         line: JsonObject = {"type": kind, **fields, "session_id": self._session_id, "uuid": self._new_id()}
@@ -179,6 +189,8 @@ def _system(event: Event) -> JsonObject | None:
                 "rule": event.rule,
                 "location": event.location,
             }
+        case AgentFinished():
+            return _agent_finished(event)
         case CallEffects():
             return {"subtype": "call_effects", **_effects(event)}
         case EgressDecided() | EgressEnded():
@@ -192,6 +204,40 @@ def _system(event: Event) -> JsonObject | None:
             return {"subtype": "notice", "level": event.level, "text": event.text}
         case _:
             return None
+
+
+def _agent_started(event: AgentStarted) -> JsonObject:
+    return {
+        "subtype": "task_started",
+        "task_id": event.agent_id,
+        "tool_use_id": event.call_id,
+        "task_type": "local_agent",
+        "description": event.description,
+        "agent_type": event.agent_type,
+        "model": event.model,
+        "tools": list(event.tools),
+        "background": event.background,
+        "continued": event.continued,
+    }
+
+
+def _agent_finished(event: AgentFinished) -> JsonObject:
+    return {
+        "subtype": "task_notification",
+        "task_id": event.agent_id,
+        "tool_use_id": event.call_id,
+        "status": "completed" if event.status in ("done", "denied") else "failed",
+        "run_status": event.status,
+        "summary": event.text,
+        "error": event.error,
+        "num_turns": event.turns,
+        "usage": {
+            **asdict(event.usage),
+            "total_tokens": event.usage.total_tokens,
+            "tool_uses": event.calls,
+            "duration_ms": round(event.duration_s * 1000),
+        },
+    }
 
 
 def _effects(event: CallEffects) -> JsonObject:

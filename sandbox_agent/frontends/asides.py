@@ -1,0 +1,69 @@
+"""What a person sees of what happens beside the conversation: lines of their own, whosever doing it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from sandbox_agent.events import (
+    AgentFinished,
+    AgentStarted,
+    EgressDecided,
+    Event,
+    FolderDrifted,
+    HookRan,
+    LimitReached,
+    ModelRetrying,
+    Notice,
+)
+from sandbox_agent.frontends import hook_lines, network, words
+from sandbox_agent.frontends.drift import drift_line
+from sandbox_agent.frontends.sanitise import sanitise
+
+_STYLES = {"done": "green", "denied": "yellow", "limit": "yellow", "interrupted": "yellow"}
+
+
+def lines(event: Event, *, verbose: bool) -> Iterator[Text]:
+    """The lines for one event, without whose it is; none for most."""
+    match event:
+        case AgentStarted():
+            yield _started(event)
+        case AgentFinished():
+            yield _finished(event)
+            if event.error:
+                yield Text(sanitise(event.error), style="red")
+        case ModelRetrying():
+            text = f"{sanitise(event.reason)}: trying again in {words.duration(event.wait_s)} (retry {event.attempt})"
+            yield Text(f"! {text}", style="yellow")
+        case Notice():
+            mark, style = ("!", "yellow") if event.level == "warning" else ("-", "dim")
+            yield Text(f"{mark} {sanitise(event.text)}", style=style)
+        case HookRan():
+            yield from hook_lines.lines(event, verbose=verbose)
+        case EgressDecided():
+            told = network.decision_line(event, verbose=verbose)
+            if told is not None:
+                yield Text(told, style="yellow" if event.verdict == "deny" else "dim")
+        case LimitReached():
+            yield Text(f"! the limit {sanitise(event.limit)} = {event.value:g} was reached", style="yellow")
+        case FolderDrifted():
+            yield Text(f"! {drift_line(event.changed, event.changed_count)}", style="yellow")
+        case _:
+            pass
+
+
+def _started(event: AgentStarted) -> Text:
+    what = f"{sanitise(event.agent_type)}: {words.shorten(sanitise(event.description))}"
+    more = ["goes on"] if event.continued else []
+    more += [f"model {sanitise(event.model)}"] if event.model else []
+    more += ["in the background"] if event.background else []
+    line = Text.assemble(("+ ", "bold cyan"), what)
+    return line.append(f" ({', '.join(more)})" if more else "", style="dim")
+
+
+def _finished(event: AgentFinished) -> Text:
+    parts = (words.count(event.turns, "turn"), words.count(event.calls, "tool call"), words.tokens(event.usage))
+    spent = f" · {', '.join(parts)}, {words.duration(event.duration_s)}"
+    style = _STYLES.get(event.status, "red")
+    return Text.assemble(("= ", "bold cyan"), (event.status.replace("_", " "), style), (spent, "dim"))
