@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,10 @@ _SHOWN_CHARS = 100
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Doing:
-    """One call while it is followed. `runs_programs` says that it can do anything, and not only what its tool does."""
+    """One call while it is followed. `runs_programs` says that it can do anything, and not only what its tool does.
+
+    `kept`: it left a job behind, whose doing is the call's; the call is followed until that has ended.
+    """
 
     call_id: str
     tool: str
@@ -59,6 +62,7 @@ class Doing:
     hosts: dict[str, None] = field(default_factory=dict)
     refusals: dict[str, None] = field(default_factory=dict)
     contradicts: bool = False
+    kept: bool = False
 
     @property
     def name(self) -> str:
@@ -88,10 +92,24 @@ class Effects:
         self._open.append(doing)
 
     def end(self, doing: Doing, result: ToolResult | None) -> None:
-        """It ended; None: it was cancelled."""
+        """It ended; None: it was cancelled. One whose job runs on is not over with that."""
+        if doing.kept:
+            return
         doing.ended_s = time.monotonic()
         if result is not None and not doing.runs_programs:
             doing.wrote = _within(result.meta.get("changed"))
+
+    def keep(self, call_id: str, agent_id: str) -> Doing | None:
+        """A call that runs now leaves a job behind: follow it until `release`. None where nobody follows it."""
+        found = [doing for doing in self._open if (doing.call_id, doing.agent_id) == (call_id, agent_id)]
+        running = next((doing for doing in found if doing.ended_s is None), None)
+        if running is not None:
+            running.kept = True
+        return running
+
+    def release(self, doing: Doing) -> None:
+        """Its job is over, and the call with it."""
+        doing.ended_s = time.monotonic()
 
     def asked(self, host: str, refusal: str | None) -> tuple[str, ...]:
         """A program asked for a host of the network, "" for what was no request; `refusal` is why it was refused.
@@ -130,11 +148,12 @@ class Effects:
             deltas: what differs from the look before.
         """
         running = tuple(self._open)
+        before = {doing: (doing.changed_count, doing.contradicts) for doing in running}
         own = await self._without_theirs(deltas) if running else []
         for delta in own:
             _attribute(delta, _owners(delta.path, running))
-        authors = [doing.call_id for doing in running if doing.changed_count]
-        self._accuse(running)
+        authors = [doing.call_id for doing in running if doing.changed_count > before[doing][0]]
+        self._accuse([doing for doing in running if doing.contradicts and not before[doing][1]])
         for doing in look.ended:
             self._tell(doing, known=True)
         return authors
@@ -152,9 +171,8 @@ class Effects:
         others = await anyio.to_thread.run_sync(partial(theirs, self._alive, first))
         return [delta for delta in deltas if delta.path not in others] if others else deltas
 
-    def _accuse(self, running: Iterable[Doing]) -> None:
+    def _accuse(self, accused: Sequence[Doing]) -> None:
         """Tell of changes that only calls can have made which declared that they make none."""
-        accused = [doing for doing in running if doing.contradicts]
         if not accused:
             return
         paths = list(dict.fromkeys(str(one["path"]) for doing in accused for one in doing.changed))

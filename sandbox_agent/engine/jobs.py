@@ -9,7 +9,7 @@ did), ends those of one agent with `stop_all`, and everything with `close`, befo
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -227,24 +227,6 @@ def told(job: Job) -> str:
     """How a job ended, for the model."""
     where = f"Its whole output is in {job.output_path}; TaskOutput reads it, too." if job.output_path else ""
     text = prompt("engine/job_ended").format(
-        id=job.id, kind=job.kind.value, what=job.what, ended=ended_words(job), where=where, tail=job.tail
+        id=job.id, kind=job.kind.value, what=job.what, ended=job.ended_words(), where=where, tail=job.tail
     )
     return text.strip()
-
-
-def ended_words(job: Job) -> str:
-    """How it ended, in a few words."""
-    words = {
-        JobState.RUNNING: "is still running",
-        JobState.EXITED: "ended" if job.exit_code is None else f"ended with exit code {job.exit_code}",
-        JobState.TIMED_OUT: f"was killed at its limit of {job.limit_s or 0:g} s",
-        JobState.KILLED: "was stopped",
-        JobState.FAILED: "failed",
-        JobState.CLOSED: "was ended",
-    }[job.state]
-    return f"{words} ({job.note})" if job.note else words
-
-
-def names(jobs: Sequence[Job]) -> str:
-    """Jobs in a line for people."""
-    return ", ".join(f"{job.id} (`{job.what}`)" for job in jobs)

@@ -20,14 +20,17 @@ from pydantic import Field
 from sandbox_agent.errors import ToolError
 from sandbox_agent.policy.shell import analyse, look_again
 from sandbox_agent.prompts import prompt
-from sandbox_agent.sandboxes.base import KIB, ExecResult
+from sandbox_agent.sandboxes.base import KIB, ExecResult, FileKind
 from sandbox_agent.tools.base import ToolContext, ToolInput, build_tool
+from sandbox_agent.tools.jobs import ShellCommand
 from sandbox_agent.tools.lines import lines_worded
 from sandbox_agent.tools.shell_output import Excerpt, Report, excerpt, report_of
 from sandbox_agent.types import WORKSPACE_MOUNT, JsonObject, Subject, ToolResult
 
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
+DEFAULT_JOB_TIMEOUT_MS = 1_800_000
+MAX_JOB_TIMEOUT_MS = 7_200_000
 MAX_COMMAND_BYTES = 100 * KIB
 """Linux takes less than 128 KiB in one argument."""
 
@@ -52,20 +55,25 @@ class BashInput(ToolInput):
     command: str = Field(description="The command.")
     timeout: Annotated[float, Field(gt=0)] | None = Field(
         default=None,
-        description=f"Limit in milliseconds; {DEFAULT_TIMEOUT_MS} if left out, {MAX_TIMEOUT_MS} most.",
+        description=f"Limit in milliseconds; {DEFAULT_TIMEOUT_MS} if left out, {MAX_TIMEOUT_MS} most; "
+        f"in the background {DEFAULT_JOB_TIMEOUT_MS} and {MAX_JOB_TIMEOUT_MS}.",
     )
     description: str | None = Field(
         default=None, description="What it does, in a few words, for the person who watches."
     )
+    run_in_background: bool = Field(default=False, description="Do not wait for its end: you get an id at once.")
 
 
 async def run(value: BashInput, ctx: ToolContext) -> ToolResult:
-    """Run the command and say how it ended.
+    """Run the command and say how it ended, or that it runs in the background.
 
     Raises:
-        ToolError: it was not run: too long, holds a NUL, or the working directory cannot be entered.
+        ToolError: it was not run: too long, holds a NUL, or the working directory cannot be entered; or too many run
+            in the background.
     """
     _check(value.command)
+    if value.run_in_background:
+        return await _start(value, ctx)
     nonce = secrets.token_hex(8)
     file_path = f"{SPILL_ROOM}/bash-{nonce}.txt"
     timeout_s = min(value.timeout or DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS) / 1000
@@ -80,19 +88,43 @@ async def run(value: BashInput, ctx: ToolContext) -> ToolResult:
             spill_path=file_path,
         )
     except OSError as exc:
-        lost, ctx.cwd = ctx.cwd, WORKSPACE_MOUNT
         gone = isinstance(exc, FileNotFoundError | NotADirectoryError)
-        why = "is gone" if gone else f"cannot be entered any more ({exc.strerror})"
-        raise ToolError(
-            f"The working directory {lost} {why}, so the command was not run. It is {WORKSPACE_MOUNT} again; check "
-            "the command against that and send it again."
-        ) from exc
+        raise _lost(ctx, "is gone" if gone else f"cannot be entered any more ({exc.strerror})") from exc
     report = report_of(ended, nonce)
     shown = await excerpt(ctx, ended, report, file_path)
     notes = [*_ending(value, ended, report, timeout_s), *_move(ctx, report)]
     text = "\n".join([shown.text or "(no output)", *notes])
     meta = _meta(ctx, ended, report, shown)
     return ToolResult(text, is_error=ended.timed_out or ended.exit_code != 0, meta=meta)
+
+
+async def _start(value: BashInput, ctx: ToolContext) -> ToolResult:
+    """Run the command as a job."""
+    if ctx.jobs is None:
+        raise ToolError("Nothing can run in the background here. Run it without run_in_background.")
+    [place] = await ctx.sandbox.resolve([ctx.cwd])
+    if place.kind is not FileKind.DIRECTORY:
+        raise _lost(ctx, "is gone")
+    limit_s = min(value.timeout or DEFAULT_JOB_TIMEOUT_MS, MAX_JOB_TIMEOUT_MS) / 1000
+    path = f"{SPILL_ROOM}/job-{secrets.token_hex(8)}.txt"
+    what = _subject(value, ctx).summary
+    argv = ["bash", "--noprofile", "--norc", "-c", value.command]
+    job = ctx.jobs.start_shell(ShellCommand(what, argv, ctx.cwd, limit_s, path))
+    text = prompt("tools/bash_started").format(id=job.id, limit=_worded(limit_s), path=path)
+    return ToolResult(text, meta={"job_id": job.id, "output_file": path, "limit_s": limit_s})
+
+
+def _worded(limit_s: float) -> str:
+    return f"{limit_s / 60:g} minutes" if limit_s >= 120 else f"{limit_s:g} s"
+
+
+def _lost(ctx: ToolContext, why: str) -> ToolError:
+    """The working directory cannot be used: it is the workspace again, which the model has to know first."""
+    lost, ctx.cwd = ctx.cwd, WORKSPACE_MOUNT
+    return ToolError(
+        f"The working directory {lost} {why}, so the command was not run. It is {WORKSPACE_MOUNT} again; check "
+        "the command against that and send it again."
+    )
 
 
 def _check(command: str) -> None:

@@ -90,6 +90,18 @@ class Job:
         """So far, or in all."""
         return (time.monotonic() if self.ended_s is None else self.ended_s) - self.started_s
 
+    def ended_words(self) -> str:
+        """How it ended, in a few words."""
+        words = {
+            JobState.RUNNING: "is still running",
+            JobState.EXITED: "ended" if self.exit_code is None else f"ended with exit code {self.exit_code}",
+            JobState.TIMED_OUT: f"was killed at its limit of {self.limit_s or 0:g} s",
+            JobState.KILLED: "was stopped",
+            JobState.FAILED: "failed",
+            JobState.CLOSED: "was ended",
+        }[self.state]
+        return f"{words} ({self.note})" if self.note else words
+
     async def stop(self, note: str = "", state: JobState = JobState.KILLED) -> None:
         """End it with everything it started, and wait until it has ended. No more than that for one that has, or that
         somebody else is stopping."""

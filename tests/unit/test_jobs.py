@@ -1,0 +1,358 @@
+"""What runs on after its call: it starts at once, is read from any byte, ends once, and its end is told once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+from engine_session import finished, play, recorded, use
+from jobs_rig import JobsRig, jobs_rig
+
+from sandbox_agent.engine.jobs import MOST_SHELLS, Ending
+from sandbox_agent.engine.queue import MessageQueue, Priority
+from sandbox_agent.errors import SandboxDiedError, ToolError
+from sandbox_agent.events import JobFinished
+from sandbox_agent.testing.tool_calls import call, context
+from sandbox_agent.tools.bash import TOOL as BASH
+from sandbox_agent.tools.jobs import Job, JobKind, JobState
+from sandbox_agent.tools.task_output import SHOWN_BYTES
+from sandbox_agent.tools.task_stop import TOOL as TASK_STOP
+
+
+def said(result: object) -> str:
+    return str(getattr(result, "content", result))
+
+
+async def test_a_job_starts_at_once_and_is_read_while_it_runs(tmp_path: Path) -> None:
+    """What has come so far, then what is new, then the end with its exit code."""
+    async with jobs_rig(tmp_path) as rig:
+        job_id = await rig.start("echo one; wait-for two; exit 3")
+        while not (first := await rig.output(job_id, block=False)).meta["offset"]:
+            await anyio.lowlevel.checkpoint()
+        rig.gates.gate("two").set()
+        last = await rig.output(job_id, offset=first.meta["offset"])
+
+    assert said(first).splitlines()[0] == "one"
+    assert "is still running" in said(first)
+    assert "offset 4 goes on from here" in said(first)
+    assert said(last).startswith(f"two\n[{job_id} ended with exit code 3, after ")
+    assert (last.meta["exit_code"], last.meta["offset"]) == (3, 8)
+    assert rig.ends() == [(job_id, "exited")]
+
+
+async def test_the_end_of_a_job_waits_in_the_queue(tmp_path: Path) -> None:
+    """With id, command, how it ended, its last lines and where the rest is; behind everything else."""
+    async with jobs_rig(tmp_path) as rig:
+        result = await rig.bash("echo hello; exit 2")
+        await rig.ended()
+        assert not rig.session.queue.waiting(Priority.NEXT)
+        [text] = rig.waiting()
+
+    job_id, path = result.meta["job_id"], result.meta["output_file"]
+    for part in (job_id, "`echo hello; exit 2`", "ended with exit code 2", "hello", path):
+        assert part in text
+    assert rig.session.sandbox.files.data(path) == b"hello\n"  # type: ignore[attr-defined]
+
+
+async def test_what_a_call_has_told_is_not_told_again(tmp_path: Path) -> None:
+    """Neither when the call waited for the end, nor when the message was waiting already, nor after a stop."""
+    async with jobs_rig(tmp_path) as rig:
+        waited = await rig.start("wait-for it")
+        async with anyio.create_task_group() as group:
+            group.start_soon(rig.output, waited)
+            await anyio.wait_all_tasks_blocked()
+            rig.gates.gate("it").set()
+        early = await rig.start("echo x")
+        await rig.ended()
+        assert rig.session.queue.waiting()
+        await rig.output(early, block=False)
+        stopped = await rig.start("sleep 1000")
+        assert "was stopped (by TaskStop)" in said(await rig.stop(stopped))
+
+        assert rig.waiting() == []
+    assert rig.ends() == [(waited, "exited"), (early, "exited"), (stopped, "killed")]
+
+
+async def test_a_wait_that_is_cut_off_leaves_the_telling_to_the_queue(tmp_path: Path) -> None:
+    """The call is interrupted in the moment in which the job ends: the model hears of it all the same."""
+    async with jobs_rig(tmp_path) as rig:
+        job_id = await rig.start("wait-for it")
+        job = rig.session.jobs.running()[0]
+        with anyio.CancelScope() as scope:
+            with job.watched():
+                rig.gates.gate("it").set()
+                await job.done.wait()
+                scope.cancel()
+                await anyio.lowlevel.checkpoint()
+
+        assert [job_id in text for text in rig.waiting()] == [True]
+
+
+async def test_stopping_is_once(tmp_path: Path) -> None:
+    """Twice at once is one end; of what has ended there is nothing to stop; what ended first is not called stopped."""
+    async with jobs_rig(tmp_path) as rig:
+        job_id = await rig.start("sleep 1000")
+        async with anyio.create_task_group() as group:
+            group.start_soon(rig.stop, job_id)
+            group.start_soon(rig.stop, job_id)
+        again = await rig.stop(job_id)
+        quick = await rig.start("wait-for it")
+        await anyio.wait_all_tasks_blocked()
+        rig.gates.gate("it").set()
+        ended = await rig.stop(quick)
+
+    assert again.is_error
+    assert f"There is nothing to stop: {job_id} was stopped" in said(again)
+    assert rig.ends()[0] == (job_id, "killed")
+    assert len(rig.ends()) == 2
+    assert rig.ends()[1][1] in ("killed", "exited")
+    assert ("before it could be stopped" in said(ended)) is (rig.ends()[1][1] == "exited")
+
+
+async def test_a_job_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    """`timeout` is it; what was printed by then is there."""
+    async with jobs_rig(tmp_path) as rig:
+        job_id = await rig.start("echo begun; sleep 1000", timeout=50)
+        result = await rig.output(job_id)
+
+    assert said(result).startswith(f"begun\n[{job_id} was killed at its limit of 0.05 s, after ")
+    assert rig.ends() == [(job_id, "timed_out")]
+
+
+@pytest.mark.parametrize(
+    ("given", "limit_s", "words"),
+    [(None, 1800, "30 minutes"), (9e9, 7200, "120 minutes"), (5000, 5, "5 s")],
+)
+async def test_the_limit_is_bounded(tmp_path: Path, given: float | None, limit_s: float, words: str) -> None:
+    """Half an hour if it is left out, two hours at most, and it is said."""
+    async with jobs_rig(tmp_path) as rig:
+        result = await rig.bash("true", **({} if given is None else {"timeout": given}))
+
+    assert result.meta["limit_s"] == limit_s
+    assert f"killed after {words}" in said(result)
+
+
+async def test_jobs_end_with_the_session(tmp_path: Path) -> None:
+    """One last event each, also in the record; nobody is told, and nothing can be started afterwards."""
+    async with jobs_rig(tmp_path) as rig:
+        ids = [await rig.start("sleep 1000"), await rig.start("sleep 2000")]
+        await rig.session.jobs.close()
+        refused = await rig.bash("true")
+        assert rig.waiting() == []
+
+    assert sorted(rig.ends()) == [(job_id, "closed") for job_id in sorted(ids)]
+    assert "the session ended" in said(refused)
+    assert [event.state for event in recorded(tmp_path) if isinstance(event, JobFinished)] == ["closed", "closed"]
+
+
+async def test_a_session_that_is_cut_off_ends_its_jobs(tmp_path: Path) -> None:
+    """Nobody closed them: their tasks are cancelled, and each still tells of its end."""
+    async with jobs_rig(tmp_path) as rig:
+        job_id = await rig.start("sleep 1000")
+        await anyio.wait_all_tasks_blocked()
+
+    assert rig.ends() == [(job_id, "closed")]
+
+
+async def test_all_jobs_of_an_agent_can_be_stopped(tmp_path: Path) -> None:
+    """With a reason; others go on, and new ones can be started."""
+    async with jobs_rig(tmp_path) as rig:
+        mine = await rig.start("sleep 1000")
+        rig.session.ctx.jobs._session.agent_id = "agent-1"  # type: ignore[union-attr]
+        other = await rig.start("sleep 1000")
+        assert [job.id for job in await rig.session.jobs.stop_all("undone", "main")] == [mine]
+        assert [job.id for job in rig.session.jobs.running()] == [other]
+        assert rig.ends() == [(mine, "killed")]
+        rig.session.ctx.jobs._session.agent_id = "main"  # type: ignore[union-attr]
+        assert "was stopped (undone)" in said(await rig.output(mine))
+
+
+async def test_a_job_of_another_agent_is_none(tmp_path: Path) -> None:
+    """Nor is an unknown id; the error names those that there are, and how they are."""
+    async with jobs_rig(tmp_path) as rig:
+        mine = await rig.start("echo x")
+        await rig.ended()
+        job = Job(id="theirs", kind=JobKind.AGENT, what="w", agent_id="agent-1", call_id="c")
+
+        async def work(_: Job) -> Ending:
+            await anyio.sleep_forever()
+            raise AssertionError
+
+        rig.session.jobs.add(job, work, MessageQueue())
+        for wanted in ("theirs", "nothing", ""):
+            for result in (await rig.output(wanted), await rig.stop(wanted or "-")):
+                assert result.is_error
+        assert f"You have no job 'theirs'. Yours are: {mine} (ended with exit code 0)." in said(
+            await rig.output("theirs")
+        )
+
+
+async def test_too_many_commands_are_refused(tmp_path: Path) -> None:
+    """With what to do about it; one that ends makes room."""
+    async with jobs_rig(tmp_path) as rig:
+        ids = [await rig.start("sleep 1000") for _ in range(MOST_SHELLS)]
+        refused = await rig.bash("echo one more")
+        assert refused.is_error
+        assert f"{MOST_SHELLS} commands run in the background already" in said(refused)
+        assert all(job_id in said(refused) for job_id in ids)
+        await rig.stop(ids[3])
+        await rig.start("sleep 1000")
+
+        assert len(rig.starts()) == MOST_SHELLS + 1
+
+
+async def test_a_fault_of_what_it_runs_on_is_its_end(tmp_path: Path) -> None:
+    """The sandbox dies: failed, with the reason; and where its folder is gone it never begins."""
+    async with jobs_rig(tmp_path) as rig:
+        job_id = await rig.start("sleep 1000")
+        await anyio.wait_all_tasks_blocked()
+        rig.session.sandbox.die(137, oom_killed=True)  # type: ignore[attr-defined]
+        await rig.ended()
+
+        assert rig.ends() == [(job_id, "failed")]
+        assert "out of memory" in rig.waiting()[0]
+    async with jobs_rig(tmp_path / ".") as rig:
+        rig.session.ctx.cwd = "/workspace/gone"
+        refused = await rig.bash("true")
+        assert refused.is_error
+        assert "is gone" in said(refused)
+        assert rig.session.ctx.cwd == "/workspace"
+        assert rig.starts() == []
+
+
+async def test_a_fault_of_the_work_fails_the_job(tmp_path: Path) -> None:
+    """Whatever the kind of job."""
+    async with jobs_rig(tmp_path) as rig:
+        queue = MessageQueue()
+
+        async def work(_: Job) -> Ending:
+            raise SandboxDiedError("gone for good")
+
+        job = Job(id="agent-1", kind=JobKind.AGENT, what="look", agent_id="main", call_id="c")
+        rig.session.jobs.add(job, work, queue)
+        with pytest.raises(ValueError, match="runs already"):
+            rig.session.jobs.add(job, work, queue)
+        await job.done.wait()
+
+        assert (job.state, job.note) == (JobState.FAILED, "gone for good")
+        assert "gone for good" in str(queue.take(Priority.LATER))
+        assert rig.session.jobs.free_id("agent-1") == "agent-1"
+
+
+async def test_output_is_shown_from_any_byte(tmp_path: Path) -> None:
+    """Past the end there is nothing, a character that came in part waits, and much output is shown at its end."""
+    async with jobs_rig(tmp_path) as rig:
+        small = await rig.start("printf 'a\\303\\244b'")
+        await rig.ended()
+        past = await rig.output(small, offset=99)
+        assert not past.is_error
+        assert "There is nothing from byte 4 on: the output has 4 bytes." in said(past)
+        assert said(await rig.output(small, offset=1)).startswith("äb\n")
+        split = await rig.start("printf 'a\\303'; wait-for it")
+        while not (part := await rig.output(split, block=False)).meta["output_bytes"]:
+            await anyio.lowlevel.checkpoint()
+        assert (part.meta["output_bytes"], part.meta["offset"]) == (2, 1)
+        rig.gates.gate("it").set()
+        big = await rig.start(f"head -c {SHOWN_BYTES} /dev/zero; echo the end")
+        shown = await rig.output(big)
+        assert said(shown).split("\n")[0].endswith("the end")
+        assert f"These are bytes 8 to {SHOWN_BYTES + 8:,} of {SHOWN_BYTES + 8:,}." in said(shown)
+        first = await rig.output(big, offset=0)
+        assert f"offset {SHOWN_BYTES} goes on from here" in said(first)
+        nothing = await rig.start("true")
+        assert said(await rig.output(nothing)).endswith("[It has printed nothing.]")
+
+
+async def test_output_that_is_gone_is_not_lost(tmp_path: Path) -> None:
+    """Its file was removed by a command: the last lines are still known."""
+    async with jobs_rig(tmp_path) as rig:
+        result = await rig.bash("echo kept")
+        await rig.ended()
+        rig.session.sandbox.files.remove(result.meta["output_file"])  # type: ignore[attr-defined]
+        text = said(await rig.output(str(result.meta["job_id"])))
+
+    assert text.startswith("kept\n")
+    assert "the whole is not there" in text
+
+
+async def test_waiting_for_a_change_and_for_quiet(tmp_path: Path) -> None:
+    """Nothing to wait for is False at once; one end is enough; the rest is named when the time is up."""
+    async with jobs_rig(tmp_path) as rig:
+        jobs = rig.session.jobs
+        assert await jobs.wait_change(10) is False
+        await rig.start("wait-for a")
+        other = await rig.start("sleep 1000")
+        assert await jobs.wait_change(0.01) is False
+        async with anyio.create_task_group() as group:
+            group.start_soon(jobs.wait_change, 10)
+            await anyio.wait_all_tasks_blocked()
+            rig.gates.gate("a").set()
+        assert [job.id for job in await jobs.wait_idle(0.01)] == [other]
+        assert rig.session.queue.waiting()
+
+
+async def test_without_a_registry_nothing_runs_behind(tmp_path: Path) -> None:
+    """A clear refusal from every tool, in places that have none."""
+    async with jobs_rig(tmp_path) as rig:
+        bare = context(rig.session.sandbox)
+        result = await call(BASH, bare, {"command": "true", "run_in_background": True})
+        assert result.is_error
+        assert "Run it without run_in_background" in said(result)
+        rig.session.ctx.jobs = None
+        assert "Nothing runs in the background here" in said(await rig.output("x"))
+        assert "Nothing runs in the background here" in said(await rig.stop("x"))
+
+
+@pytest.mark.parametrize("fields", [{}, {"task_id": "a", "shell_id": "b"}])
+async def test_a_stop_names_one_job(tmp_path: Path, fields: dict[str, str]) -> None:
+    """Neither none nor two; the older name is as good."""
+    async with jobs_rig(tmp_path) as rig:
+        result = await call(TASK_STOP, rig.session.ctx, dict(fields))
+        assert result.is_error
+        assert "give the id of the job as task_id, once" in said(result)
+        job_id = await rig.start("sleep 1000")
+        assert not (await call(TASK_STOP, rig.session.ctx, {"shell_id": job_id})).is_error
+
+
+async def test_the_model_goes_on_when_its_job_has_ended(tmp_path: Path) -> None:
+    """It stops while a job runs; the end of that is its next message, and then it stops for good."""
+    turns = [
+        {"tools": [use("Bash", command="echo from the job; exit 4", run_in_background=True)]},
+        {"text": "I wait."},
+        {"text": "It ended with 4."},
+    ]
+    async with jobs_rig(tmp_path, turns=turns) as rig:
+        events = await play(rig.session)
+
+    assert finished(events).text == "It ended with 4."
+    told = [message for message in rig.session.messages if "ended with exit code 4" in str(message["content"])]
+    assert len(told) == 1
+    assert "from the job" in str(told[0])
+
+
+def test_an_id_is_of_the_call(tmp_path: Path) -> None:
+    """The same when it is played again, plain whatever the call is called, and never twice."""
+
+    async def ids(rig: JobsRig) -> list[str]:
+        return [rig.session.jobs.new_id("bash", call_id) for call_id in ("toolu_01AbCdEfGhIj", "", "a b\n/../ü")]
+
+    async def main() -> None:
+        async with jobs_rig(tmp_path) as rig:
+            assert await ids(rig) == ["bash_CdEfGhIj", "bash_job", "bash_ab"]
+            first = await rig.start("true")
+            rig.calls -= 1
+            assert await rig.start("true") == f"{first}_2"
+
+    anyio.run(main)
+
+
+async def test_a_refused_start_leaves_no_trace(tmp_path: Path) -> None:
+    """No event, and the registry is as before."""
+    async with jobs_rig(tmp_path) as rig:
+        await rig.session.jobs.close()
+        job = Job(id="x", kind=JobKind.SHELL, what="w", agent_id="main", call_id="c")
+        with pytest.raises(ToolError, match="no job outlives it"):
+            rig.session.jobs.add(job, lambda _: anyio.sleep_forever(), MessageQueue())  # type: ignore[arg-type,return-value]
+
+        assert (rig.starts(), rig.session.jobs.of("main")) == ([], ())
