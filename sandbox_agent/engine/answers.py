@@ -7,7 +7,7 @@ have the same one. A model behind another endpoint may send anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from sandbox_agent.errors import ModelError
 from sandbox_agent.models.base import Answer
@@ -30,9 +30,9 @@ def check_answer(answer: Answer, messages: Sequence[JsonObject]) -> None:
     """
     if nests_too_deep(answer.content):
         raise ModelError(f"{answer.model} sent content that nests more than {MAX_NESTING} levels deep")
-    taken = {str(call["id"]) for message in messages for call in _calls(_blocks(message))}
+    taken = call_ids(messages)
     for call in _calls(answer.content):
-        wrong = _fault(call, taken)
+        wrong = fault_of(call, taken)
         if wrong is not None:
             raise ModelError(f"{answer.model} sent a tool call that cannot be carried out: {wrong}")
         taken.add(call["id"])
@@ -40,7 +40,13 @@ def check_answer(answer: Answer, messages: Sequence[JsonObject]) -> None:
         raise ModelError(f"{answer.model} sent a content block without a type")
 
 
-def _fault(call: JsonObject, taken: set[str]) -> str | None:
+def call_ids(messages: Sequence[JsonObject]) -> set[str]:
+    """The ids of all calls in a conversation."""
+    return {str(call["id"]) for message in messages for call in _calls(_blocks(message))}
+
+
+def fault_of(call: JsonObject, taken: Collection[str]) -> str | None:
+    """What is wrong with a call, None if nothing is. `taken` has the ids of all others."""
     call_id, name = call.get("id"), call.get("name")
     if not isinstance(call_id, str) or not _ID.fullmatch(call_id):
         return f"its id is not a short plain word ({_shown(call_id)})"

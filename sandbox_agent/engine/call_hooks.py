@@ -45,6 +45,12 @@ class Hooked:
     notes: tuple[str, ...] = ()
 
 
+def concern(session: Session, request: PermissionRequest) -> bool:
+    """Whether any hook is for this call, before it or after it."""
+    hooks = (*_hooks(session, HookEvent.PRE_TOOL_USE), *_hooks(session, HookEvent.POST_TOOL_USE))
+    return any(_fits(hook, request) for hook in hooks)
+
+
 async def before(session: Session, call: Call, look: Look) -> Hooked:
     """Run the pre_tool_use hooks of a call.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -14,13 +14,13 @@ from sandbox_agent.engine.effects import Doing
 from sandbox_agent.engine.metering import metered
 from sandbox_agent.engine.preparing import prepare
 from sandbox_agent.engine.requests import binding, digest
-from sandbox_agent.engine.scheduler import Call, holds, partition, run_batch
+from sandbox_agent.engine.scheduler import Begun, Call, holds, partition, run_batch
 from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ToolError
 from sandbox_agent.events import ToolFinished, ToolResultsMessage, ToolStarted
 from sandbox_agent.models.base import Answer
 from sandbox_agent.prompts import prompt
-from sandbox_agent.tools.base import as_call
+from sandbox_agent.tools.base import ToolContext, as_call
 from sandbox_agent.tools.cap import cap
 from sandbox_agent.tools.validation import parse_input, unknown_tool
 from sandbox_agent.types import ToolResult, ToolUse, Verdict
@@ -35,19 +35,24 @@ def uses_of(answer: Answer) -> list[ToolUse]:
     ]
 
 
-async def run_calls(session: Session, uses: Sequence[ToolUse]) -> None:
+async def run_calls(session: Session, uses: Sequence[ToolUse], begun: Mapping[str, Begun] | None = None) -> None:
     """Run all calls of a turn and put their results, in call order, into the conversation as one message.
 
-    Also when cancelled or when the sandbox dies: calls without a result by then get the "interrupted" one.
+    Also when cancelled or when the sandbox dies: calls without a result by then get the "interrupted" one. `begun` are
+    those of its head that run already, by id.
     """
+    begun = begun or {}
     results: dict[str, ToolResult] = {}
     changing: list[str] = []
     try:
-        calls = [_prepare(session, use) for use in uses]
+        calls = [begun[use.id].call if use.id in begun else prepared(session, use) for use in uses]
         await prepare(calls)
         for number, batch in enumerate(partition(calls)):
-            await _run_judged(session, batch, number, results, changing)
+            await _run_judged(session, batch, number, results, changing, begun)
     finally:
+        for call_id, one in begun.items():
+            if call_id not in results and (result := one.take(session.ctx)) is not None:
+                results[call_id] = result
         for use in uses:
             if use.id not in results:
                 _finish(session, use, ToolResult(history.INTERRUPTED, is_error=True), 0.0, results)
@@ -63,7 +68,15 @@ def refuse_calls(session: Session, uses: Sequence[ToolUse], reason: str) -> None
     _emit_results(session, uses, results)
 
 
-def _prepare(session: Session, use: ToolUse) -> Call:
+async def run_early(session: Session, judged: gate.Judged, ctx: ToolContext) -> ToolResult:
+    """Run a call while its answer still streams; `ctx` has where its paths led when it was judged."""
+    results: dict[str, ToolResult] = {}
+    await _run_one(session, judged, _doing(session, judged, 0), results, ctx, early=True)
+    return results[judged.call.use.id]
+
+
+def prepared(session: Session, use: ToolUse) -> Call:
+    """A call made runnable, or with what is wrong with it."""
     tool = session.pool.get(use.name)
     if tool is None and session.policy.hiding(use.name) is not None:
         return Call(use)  # the gate denies it, so that it counts as denied and not as a slip of the model
@@ -79,58 +92,86 @@ def _prepare(session: Session, use: ToolUse) -> Call:
 
 
 async def _run_judged(
-    session: Session, batch: Sequence[Call], number: int, results: dict[str, ToolResult], changing: list[str]
+    session: Session,
+    batch: Sequence[Call],
+    number: int,
+    results: dict[str, ToolResult],
+    changing: list[str],
+    begun: Mapping[str, Begun],
 ) -> None:
     """Run what is allowed of a batch; the calls among that which may change something are added to `changing`."""
-    if any(call.refused is None for call in batch):
+    fresh = [call for call in batch if call.use.id not in begun]
+    if any(call.refused is None for call in fresh):
         await session.sandbox.start()  # begun long ago: this waits for it
-    allowed: list[gate.Judged] = []
-    for judged in await gate.judge(session, batch):
+    running: dict[str, gate.Judged] = {}
+    for judged in await gate.judge(session, fresh):
         call = judged.call
         if call.refused is not None:
             _finish(session, call.use, call.refused, 0.0, results)
         elif judged.decision.verdict is Verdict.ALLOW:
-            allowed.append(judged)
+            running[call.use.id] = judged
         else:
             refused = call_hooks.with_notes(gate.refusal(judged.decision), judged.notes)
             _finish(session, call.use, refused, 0.0, results)
-    doings = {judged.call.use.id: _doing(session, judged, number) for judged in allowed}
-    running = {judged.call.use.id: judged for judged in allowed}
+    doings = {call_id: _doing(session, judged, number) for call_id, judged in running.items()}
 
     async def run_one(call: Call) -> None:
-        doing = doings[call.use.id]
-        masked = session.secrecy.redactor.holds(call.use.input)
-        session.emit(
-            ToolStarted(
-                agent_id=session.agent_id,
-                call_id=call.use.id,
-                tool=call.use.name,
-                summary=doing.summary,
-                input=call.use.input,
-                batch=number,
-                unmasked_sha256=digest(call.use.name, call.use.input) if masked else None,
-            )
-        )
-        started = time.monotonic()
-        session.effects.begin(doing)
-        result = None
-        try:
-            with metered(doing.meter), as_call(call.use.id):
-                result = await _run_tool(session, running[call.use.id])
-        finally:
-            session.effects.end(doing, result)
-        if doing.refusals:
-            note = prompt("engine/egress_refused").format(refusals="; ".join(doing.refusals))
-            result = call_hooks.with_notes(result, (note,))
-        duration_s = time.monotonic() - started
-        await _conclude(session, running[call.use.id], result, duration_s, results)
+        call_id = call.use.id
+        if call_id not in begun:
+            await _run_one(session, running[call_id], doings[call_id], results, session.ctx)
+            return
+        one = begun[call_id]
+        await one.ended.wait()
+        if one.fault is not None:
+            raise one.fault
+        if (result := one.take(session.ctx)) is not None:
+            results[call_id] = result
 
     changing += [doing.call_id for doing in doings.values() if not doing.read_only]
+    ids = [call.use.id for call in batch if call.use.id in begun or call.use.id in running]
     # Once more: what a hook rewrote may no longer run beside others.
-    for together in partition([judged.call for judged in allowed]):
-        async with _lane(session, [doings[call.use.id] for call in together]):
-            await session.ready_for([doings[call.use.id] for call in together])
+    for together in partition([running[one].call if one in running else begun[one].call for one in ids]):
+        own = [doings[call.use.id] for call in together if call.use.id in doings]
+        async with _lane(session, own):
+            await session.ready_for(own)
             await run_batch(together, run_one)
+
+
+async def _run_one(
+    session: Session,
+    judged: gate.Judged,
+    doing: Doing,
+    results: dict[str, ToolResult],
+    ctx: ToolContext,
+    *,
+    early: bool = False,
+) -> None:
+    use = judged.call.use
+    masked = session.secrecy.redactor.holds(use.input)
+    session.emit(
+        ToolStarted(
+            agent_id=session.agent_id,
+            call_id=use.id,
+            tool=use.name,
+            summary=doing.summary,
+            input=use.input,
+            batch=doing.batch,
+            unmasked_sha256=digest(use.name, use.input) if masked else None,
+            early=early,
+        )
+    )
+    started = time.monotonic()
+    session.effects.begin(doing)
+    result = None
+    try:
+        with metered(doing.meter), as_call(use.id):
+            result = await _run_tool(session, judged, ctx)
+    finally:
+        session.effects.end(doing, result)
+    if doing.refusals:
+        note = prompt("engine/egress_refused").format(refusals="; ".join(doing.refusals))
+        result = call_hooks.with_notes(result, (note,))
+    await _conclude(session, judged, result, time.monotonic() - started, results)
 
 
 @asynccontextmanager
@@ -169,7 +210,7 @@ def _doing(session: Session, judged: gate.Judged, batch: int) -> Doing:
     )
 
 
-async def _run_tool(session: Session, judged: gate.Judged) -> ToolResult:
+async def _run_tool(session: Session, judged: gate.Judged, ctx: ToolContext) -> ToolResult:
     """The one place where a tool runs: with exactly what the gate allowed, or not at all."""
     call = judged.call
     assert call.tool is not None
@@ -177,7 +218,7 @@ async def _run_tool(session: Session, judged: gate.Judged) -> ToolResult:
         return ToolResult("The call was changed after it was allowed, so it was not run.", is_error=True)
     try:
         with anyio.fail_after(call.tool.timeout_s):
-            result = await _within_disk(session, partial(call.tool.run, call.input, session.ctx))
+            result = await _within_disk(session, partial(call.tool.run, call.input, ctx))
     except ToolError as exc:
         result = ToolResult(str(exc), is_error=True)
     except TimeoutError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,6 +24,7 @@ from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Sessio
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import Notice, PermissionAsked, PermissionDecided
 from sandbox_agent.policy.policy import Policy
+from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.types import Decision, Mode, PermissionRequest, Subject, ToolResult, Verdict
 
 RESOLVE_ATTEMPTS = 2
@@ -67,6 +68,38 @@ async def judge(session: Session, calls: Sequence[Call]) -> list[Judged]:
     return judged
 
 
+async def judge_unasked(session: Session, calls: Sequence[Call]) -> list[tuple[Judged, ToolContext]]:
+    """The first of these calls that rules alone allow, in order, each with a context of its own to run in.
+
+    Ends before the first that needs more (a question, a hook) or that is denied: it is judged in its turn, and nothing
+    is told of it here.
+
+    Raises:
+        SandboxError: see `judge`.
+    """
+    await prepare(calls)
+    subjects = [_subject(session, call) for call in calls]
+    paths = _paths(subjects)
+    found = await _leads(session, paths) if paths else {}
+    ctx = replace(session.ctx, withheld=session.policy.withheld, resolved=found)
+    judged: list[tuple[Judged, ToolContext]] = []
+    for call, subject in zip(calls, subjects, strict=True):
+        if not isinstance(subject, Subject) or (subject.paths and not found):
+            break
+        led = _led(subject, found)
+        request = request_of(session, call, led)
+        if call_hooks.concern(session, request):
+            break
+        try:
+            decision = _strictest(session.policy, request, session.modes)
+        except Exception:  # noqa: BLE001 - in its turn it is denied for that
+            break
+        if decision.verdict is not Verdict.ALLOW:
+            break
+        judged.append((Judged(call, _note(session, call, decision), led, bound=binding(call)), ctx))
+    return judged
+
+
 async def _look(session: Session, call: Call) -> Subject | Decision | None:
     """What one call is about, for its hooks."""
     await prepare([call])
@@ -92,17 +125,21 @@ def _subject(session: Session, call: Call) -> Subject | Decision | None:
 
 
 async def _resolve(session: Session, subjects: Sequence[Subject | Decision | None]) -> list[Subject | Decision | None]:
-    paths = sorted({access.path for subject in subjects if isinstance(subject, Subject) for access in subject.paths})
+    paths = _paths(subjects)
     if not paths:
         return list(subjects)
     found = await _leads(session, paths)
     session.ctx.resolved = found
-    return [
-        replace(s, paths=tuple(replace(access, resolved=found.get(access.path)) for access in s.paths))
-        if isinstance(s, Subject)
-        else s
-        for s in subjects
-    ]
+    return [_led(subject, found) if isinstance(subject, Subject) else subject for subject in subjects]
+
+
+def _paths(subjects: Sequence[Subject | Decision | None]) -> list[str]:
+    return sorted({access.path for subject in subjects if isinstance(subject, Subject) for access in subject.paths})
+
+
+def _led(subject: Subject, found: Mapping[str, str]) -> Subject:
+    """The subject with where its paths lead."""
+    return replace(subject, paths=tuple(replace(access, resolved=found.get(access.path)) for access in subject.paths))
 
 
 async def _leads(session: Session, paths: Sequence[str]) -> dict[str, str]:
@@ -210,8 +247,8 @@ def _remember(
     session: Session, answer: ApprovalAnswer, suggested: tuple[str, ...], request: PermissionRequest
 ) -> tuple[str, ...]:
     """Keep a yes for longer than once: by the rules that were shown, which are returned, or by the exact call where
-    none fit."""
-    if answer.scope not in ("session", "always"):
+    none fit. Never of what a person must be asked each time."""
+    if answer.scope not in ("session", "always") or request.subject.needs_person is not None:
         return ()
     if not suggested:
         session.rights.allowed_inputs.add(_remembered_as(request))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import anyio
 from pydantic import BaseModel
 
 from sandbox_agent.errors import SandboxAgentError
-from sandbox_agent.tools.base import Tool
+from sandbox_agent.tools.base import Tool, ToolContext
 from sandbox_agent.types import ToolResult, ToolUse
 
 PARALLEL_CALLS = 10
@@ -29,6 +30,23 @@ class Call:
     def parallel_safe(self) -> bool:
         """Whether it may run beside others; False for a call that cannot run, and when the predicate raises."""
         return self.tool is not None and holds(self.tool.parallel_safe, self.input)
+
+
+class Begun(Protocol):
+    """A call that was begun before its turn. `ended` is set when it runs no more, `fault` is what it raised."""
+
+    @property
+    def call(self) -> Call: ...
+
+    @property
+    def ended(self) -> anyio.Event: ...
+
+    @property
+    def fault(self) -> Exception | None: ...
+
+    def take(self, ctx: ToolContext) -> ToolResult | None:
+        """Its result, for the agent of `ctx`; None where it has none (yet)."""
+        ...
 
 
 def holds(predicate: Callable[[BaseModel], bool], value: BaseModel | None) -> bool:

@@ -8,6 +8,7 @@ live output only and are not recorded: the whole text follows in `AssistantMessa
 from sandbox_agent.events.agents import AgentFinished, AgentStarted
 from sandbox_agent.events.base import Event
 from sandbox_agent.events.calls import (
+    CallDiscarded,
     CallEffects,
     PermissionAsked,
     PermissionDecided,
@@ -49,6 +50,7 @@ __all__ = [
     "AgentFinished",
     "AgentStarted",
     "AssistantMessage",
+    "CallDiscarded",
     "CallEffects",
     "ChangesApplied",
     "CheckpointTaken",

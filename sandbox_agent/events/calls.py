@@ -60,6 +60,7 @@ class ToolStarted(Event):
     """A call begins. `batch` numbers the steps of its turn from 0: calls of one batch run together.
 
     `unmasked_sha256` is the digest of the input that runs where `input` has marks in place of secrets; else None.
+    `early`: its answer still streams, and will come later, if it comes.
     """
 
     type: ClassVar[str] = "tool_started"
@@ -69,6 +70,18 @@ class ToolStarted(Event):
     input: JsonObject
     batch: int
     unmasked_sha256: str | None = None
+    early: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallDiscarded(Event):
+    """A call that had begun while its answer still streamed counts for nothing, because of what became of the answer:
+    nobody gets its result. It changed nothing."""
+
+    type: ClassVar[str] = "call_discarded"
+    call_id: str
+    tool: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,4 +112,8 @@ def test_a_tool_is_run_in_one_place_and_only_what_the_gate_judged() -> None:
     runs = [place for place in places("tool.run", runs_a_tool) if not place.startswith("testing/")]
     assert runs == ["engine/calls.py:_run_tool"]
     called = places("_run_tool", lambda node: isinstance(node, ast.Name) and node.id == "_run_tool")
-    assert called == ["engine/calls.py:run_one"]
+    assert called == ["engine/calls.py:_run_one"]
+    ways = places("_run_one", lambda node: isinstance(node, ast.Name) and node.id == "_run_one")
+    assert ways == ["engine/calls.py:run_early", "engine/calls.py:run_one"]
+    early = places("run_early", lambda node: isinstance(node, ast.Attribute) and node.attr == "run_early")
+    assert early == ["engine/early.py:_run"]
