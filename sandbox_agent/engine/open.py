@@ -32,6 +32,7 @@ from sandbox_agent.engine.drifting import look_now_and_then
 from sandbox_agent.engine.hooks import ProgramHook
 from sandbox_agent.engine.late import LoadingModel
 from sandbox_agent.engine.lock import SessionLock
+from sandbox_agent.engine.model_choice import model_kind
 from sandbox_agent.engine.own_tools import names_of, pool_of, told
 from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past, new_session_id
 from sandbox_agent.engine.placement import AUTO, Placement, forget
@@ -41,10 +42,9 @@ from sandbox_agent.engine.session import Approver, Rights, Session
 from sandbox_agent.engine.settling import settle_interrupted
 from sandbox_agent.engine.stage import late_sandbox, mask_of, open_workspace, stands_on
 from sandbox_agent.engine.subagents import Team, with_types
-from sandbox_agent.errors import ConfigError, SandboxAgentError, SandboxStartError
+from sandbox_agent.errors import SandboxAgentError, SandboxStartError
 from sandbox_agent.events import Notice, SandboxReady, SessionStarted, ToolResultsMessage
 from sandbox_agent.models.base import Model
-from sandbox_agent.models.credentials import check_credentials
 from sandbox_agent.policy import saved
 from sandbox_agent.policy.hooks import check_programs_outside
 from sandbox_agent.policy.layers import CommandLine
@@ -55,9 +55,6 @@ from sandbox_agent.sandboxes.endpoint import Endpoint, ping, resolve_endpoint
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.tools.base import Tool, ToolContext
 from sandbox_agent.workspaces.record import Record
-
-MODEL_KINDS = {"anthropic": "anthropic", "script": "scripted"}
-"""What stands before the colon of `--model`, and the module under `models/` that makes it."""
 
 
 @asynccontextmanager
@@ -81,13 +78,14 @@ async def open_session(
     session: Session | None = None
     try:
         async with anyio.create_task_group() as tasks:
-            kind, name = _model_kind(config.model)
+            kind, name = model_kind(config.model)
             loading = LoadingModel(lambda: registry.load("models", kind).create(name))
             tasks.start_soon(loading.load)
             session = await _open(config, approver, hooks, tools, tasks)
             try:
                 session.model = await loading.loaded()
                 yield session
+                await session.jobs.close()
                 await session.last_look()
             finally:
                 await session_hooks.close(session)
@@ -160,6 +158,7 @@ async def _open(
     team.attach(session)
     _begin(session, config, settings, past, placement)
     session_hooks.attach(session, hooks)
+    session.before_end = partial(_before_end, session)
     _bound_disk(session, folder, settings)
     for line in settled:
         session.emit(Notice(level="warning", text=line))
@@ -172,6 +171,12 @@ async def _open(
     if way_out is not None:
         tasks.start_soon(way_out.serve, session)
     return session
+
+
+async def _before_end(session: Session) -> None:
+    """Nothing runs any more when the hooks of the end look at the workspace, and the review after them."""
+    await session.jobs.close()
+    await session_hooks.end(session)
 
 
 def _bound_disk(session: Session, folder: Path, settings: SandboxSettings) -> None:
@@ -213,16 +218,6 @@ def _begin(
         session.tape.append(ToolResultsMessage(content=past.missing))
     for warning in filter(None, (past.warning, past.moved_to(session.workspace.host))):
         session.emit(Notice(level="warning", text=warning))
-
-
-def _model_kind(spec: str) -> tuple[str, str]:
-    """The module that makes the model, and what to give it; a missing key is found here, before anything starts."""
-    kind, colon, name = spec.partition(":")
-    if not colon or not name or kind not in MODEL_KINDS:
-        raise ConfigError(f"--model {spec!r}: write anthropic:NAME or script:FILE")
-    if kind == "anthropic":
-        check_credentials(os.environ)
-    return MODEL_KINDS[kind], name
 
 
 def _policy(config: RunConfig) -> Policy:

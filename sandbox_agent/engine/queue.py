@@ -68,8 +68,7 @@ class MessageQueue:
         left = [one for one in lane if one is not message]
         lane.clear()
         lane.extend(left)
-        if not self.waiting():
-            self._arrival = anyio.Event()
+        self._note_absence()
 
     def take(self, up_to: Priority) -> list[QueuedMessage]:
         """Everything waiting at `up_to` or sooner, soonest first."""
@@ -78,8 +77,7 @@ class MessageQueue:
             if priority <= up_to:
                 taken.extend(self._lanes[priority])
                 self._lanes[priority].clear()
-        if not self.waiting():
-            self._arrival = anyio.Event()
+        self._note_absence()
         return taken
 
     def waiting(self, up_to: Priority = Priority.LATER) -> bool:
@@ -88,4 +86,10 @@ class MessageQueue:
 
     async def arrived(self) -> None:
         """Wait until `waiting` is true."""
-        await self._arrival.wait()
+        while not self.waiting():
+            await self._arrival.wait()
+
+    def _note_absence(self) -> None:
+        # One that is not set has whoever waits: in its place they would wait for ever.
+        if not self.waiting() and self._arrival.is_set():
+            self._arrival = anyio.Event()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 
 from sandbox_agent.engine.queue import MessageQueue, Priority
@@ -26,3 +27,25 @@ def test_empty_text_is_refused() -> None:
     """The API takes no empty block."""
     with pytest.raises(ValueError, match="empty"):
         MessageQueue().put(" \n")
+
+
+async def test_who_waits_for_a_message_gets_the_next_one_whatever_was_taken_meanwhile() -> None:
+    """Taking from an empty queue, or taking the last message back, wakes nobody and loses nobody."""
+    queue = MessageQueue()
+    heard = anyio.Event()
+
+    async def wait() -> None:
+        await queue.arrived()
+        heard.set()
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            queue.take(Priority.LATER)
+            queue.withdraw(queue.put("taken back"))
+            await anyio.wait_all_tasks_blocked()
+
+            assert not heard.is_set()
+            queue.put("kept")
+            await heard.wait()

@@ -1,0 +1,62 @@
+"""What the person changes in an open session between its runs: the permission mode, the model, a fresh conversation.
+
+Each is an event of the record, so that whoever reads it knows by what a call was judged and who answered.
+"""
+
+from __future__ import annotations
+
+from sandbox_agent import registry
+from sandbox_agent.engine.late import LoadingModel
+from sandbox_agent.engine.model_choice import model_kind
+from sandbox_agent.engine.queue import Priority
+from sandbox_agent.engine.session import Session
+from sandbox_agent.errors import PolicyError
+from sandbox_agent.events import ConversationCleared, ModeChanged, ModelChanged
+from sandbox_agent.policy.modes import looseness
+from sandbox_agent.types import Mode
+
+
+def set_mode(session: Session, mode: Mode) -> None:
+    """Have calls judged in another mode, also those of a run that is under way.
+
+    Raises:
+        PolicyError: a layer of the policy locks the mode to a stricter one.
+    """
+    loosest = session.policy.loosest_mode
+    if loosest is not None and looseness(mode) > looseness(loosest):
+        location = dict(session.policy.locks).get("mode")
+        raise PolicyError(f"the mode {mode.value} is looser than {loosest.value}, which is locked", location=location)
+    if mode is session.mode:
+        return
+    before, session.mode = session.mode, mode
+    session.emit(ModeChanged(mode=mode.value, before=before.value))
+
+
+async def set_model(session: Session, spec: str) -> None:
+    """Have another model asked from the next request on. No agent may be at work.
+
+    Args:
+        session: whose.
+        spec: as `--model` takes it.
+
+    Raises:
+        ConfigError: there is no such model, or no key for it; the one before stays.
+    """
+    module, name = model_kind(spec)
+    loading = LoadingModel(lambda: registry.load("models", module).create(name))
+    await loading.load()
+    model = await loading.loaded()
+    before, session.model = session.model, model
+    await before.aclose()
+    session.emit(ModelChanged(model=model.name, before=before.name))
+
+
+def clear(session: Session) -> None:
+    """Begin the conversation anew, on the workspace as it is. No run may be under way.
+
+    What the model knew of files counts no longer, and messages that wait are not delivered.
+    """
+    session.queue.take(Priority.LATER)
+    session.emit(ConversationCleared())
+    session.ctx.known_files.clear()
+    session.ctx.failed_edits.clear()
