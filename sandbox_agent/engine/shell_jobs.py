@@ -25,7 +25,7 @@ TAIL_BYTES = 4 * KIB
 """Shown when it ends."""
 
 
-class Desk:
+class ShellDesk:
     """The jobs of one agent; see `tools.jobs.JobDesk`."""
 
     def __init__(self, session: Session) -> None:

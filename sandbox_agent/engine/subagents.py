@@ -19,6 +19,7 @@ from sandbox_agent.engine.jobs import Ending, Jobs
 from sandbox_agent.engine.loop import Progress, drive
 from sandbox_agent.engine.queue import MessageQueue, Priority
 from sandbox_agent.engine.session import Session
+from sandbox_agent.engine.shell_jobs import ShellDesk
 from sandbox_agent.errors import SandboxError, ToolError
 from sandbox_agent.events import AgentFinished, AgentStarted, Notice
 from sandbox_agent.models.names import full_name
@@ -218,11 +219,12 @@ class Team:
         return member
 
     def attach(self, session: Session) -> None:
-        """Give an agent its sub-agents; where it may have none, the tools for them go."""
+        """Give an agent its jobs and its sub-agents; where it may have none of these, the tools for them go."""
         why = self._why_none(_depth(session) + 1)
         if why is not None:
             session.pool = without(session.pool, {"Task", "SendMessage"}, why)
         session.ctx.agents = Desk(self, session)
+        session.ctx.jobs = ShellDesk(session)
 
     def _why_none(self, depth: int) -> str | None:
         """Why no sub-agent can be so deep; None where one can."""

@@ -74,7 +74,7 @@ async def undo_session(wanted: str, to: int | None, *, rewind: bool, tell: Calla
 
 
 async def undo_here(session: Session, to: int | None, *, rewind: bool) -> Reached:
-    """Bring the workspace of an open session back to a step; none of its agents may be at work.
+    """Bring the workspace of an open session back to a step; none of its agents may be at work. Its jobs are ended.
 
     What the model knows of files counts no longer, and commands start in a folder that is there.
 
@@ -89,6 +89,7 @@ async def undo_here(session: Session, to: int | None, *, rewind: bool) -> Reache
     """
     if session.checkpoints is None:
         raise WorkspaceError("this session has no checkpoints")
+    await session.jobs.stop_all("an undo ends what runs in the background")
     reached = await session.checkpoints.undo(to, rewind=rewind)
     if rewind:
         session.emit(ConversationRewound(to_seq=reached.target.after_seq, step=reached.target.number))

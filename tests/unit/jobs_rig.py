@@ -13,7 +13,7 @@ from engine_session import make_session
 
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
-from sandbox_agent.engine.shell_jobs import Desk
+from sandbox_agent.engine.shell_jobs import ShellDesk
 from sandbox_agent.events import Event, JobFinished, JobStarted
 from sandbox_agent.sandboxes.fake import FakeSandbox
 from sandbox_agent.sandboxes.fake_shell import ProgramCall, ProgramOutput
@@ -92,7 +92,7 @@ async def jobs_rig(folder: Path, *, turns: Any = ({"text": "done"},), **options:
     sandbox = FakeSandbox(programs={"wait-for": gates})
     heard: list[Event] = []
     async with make_session(turns, folder, tools=JOB_TOOLS, sandbox=sandbox, **options) as session:
-        session.ctx.jobs = Desk(session)
+        session.ctx.jobs = ShellDesk(session)
         emit = session.jobs._emit
 
         def listen(event: Event) -> None:
