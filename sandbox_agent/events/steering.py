@@ -1,4 +1,4 @@
-"""What the person changes in a session between runs."""
+"""What is changed in a session beside its work: the mode, the model, the conversation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from sandbox_agent.events.base import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeChanged(Event):
-    """From now on calls are judged in another permission mode."""
+    """From now on calls are judged in another permission mode. `by` is "person" or "model"."""
 
     type: ClassVar[str] = "mode_changed"
     mode: str
     before: str
+    by: str = "person"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
