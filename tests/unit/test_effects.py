@@ -127,6 +127,44 @@ async def test_a_call_that_still_runs_is_told_after_the_next_look() -> None:
     assert (desk.changed("long"), desk.told["long"].shared_with) == (["x", "y"], ("a",))
 
 
+async def test_a_call_that_left_a_job_is_followed_until_that_has_ended() -> None:
+    """What the job changes is the call's doing, by look; calls beside it that only read are not accused of it."""
+    desk = Desk()
+    starting = doing("j")
+    desk.effects.begin(starting)
+    assert desk.effects.keep("j", "agent-1") is None
+    assert desk.effects.keep("j", "main") is starting
+    desk.effects.end(starting, ToolResult("started"))
+    assert not desk.effects.unseen()
+    assert await desk.look("x") == ["j"]
+    reading = looking("r")
+    desk.effects.begin(reading)
+    desk.effects.end(reading, ToolResult(""))
+    assert await desk.look() == []
+    beside = looking("s")
+    desk.effects.begin(beside)
+    desk.effects.end(beside, ToolResult(""))
+    assert await desk.look("y") == ["j", "s"]
+    assert ("j" in desk.told, desk.told["s"].contradictions, desk.notices) == (False, (), [])
+
+    desk.effects.release(starting)
+    assert desk.effects.unseen(writers=True)
+    await desk.look("z")
+    assert (desk.changed("j"), desk.told["j"].shared_with) == (["x", "y", "z"], ("s",))
+
+
+async def test_a_job_that_was_to_read_only_is_accused_once() -> None:
+    """However often it is seen to change something."""
+    desk = Desk()
+    starting = looking("j")
+    desk.effects.begin(starting)
+    desk.effects.keep("j", "main")
+    desk.effects.end(starting, ToolResult("started"))
+    await desk.look("x")
+    await desk.look("y")
+    assert [level for level, _ in desk.notices] == ["warning"]
+
+
 async def test_without_a_look_the_changes_are_unknown_and_the_rest_is_told() -> None:
     """Nothing is made up."""
     quiet = looking("a")

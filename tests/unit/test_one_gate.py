@@ -12,8 +12,12 @@ from engine_session import make_session, make_tool, of, play, use
 from hook_rig import PRE, changing, hook, hooked
 
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
+from sandbox_agent.engine.shell_jobs import ShellDesk
 from sandbox_agent.events import Event, ToolStarted
 from sandbox_agent.policy.load import load_policy
+from sandbox_agent.sandboxes.fake import FakeSandbox
+from sandbox_agent.tools.base import ToolContext
+from sandbox_agent.tools.bash import TOOL as BASH
 from sandbox_agent.types import JsonObject
 
 PACKAGE = Path(__file__).parents[2] / "sandbox_agent"
@@ -61,9 +65,24 @@ async def rewritten_by_a_hook(folder: Path, approver: Counting) -> list[Event]:
         return await play(session)
 
 
+async def in_the_background(folder: Path, approver: Counting) -> list[Event]:
+    """A command that runs on after its call is judged as one that does not, before it starts; so is each after it."""
+    command = "touch made"
+    turns = [
+        {"tools": [use("Bash", command=command), use("Bash", command=command, run_in_background=True)]},
+        DONE,
+        DONE,
+    ]
+    policy = load_policy(None, ask=["Bash"])
+    async with make_session(turns, folder, tools=[BASH], policy=policy, approver=approver) as session:
+        session.ctx.jobs = ShellDesk(session)
+        return await play(session)
+
+
 WAYS: dict[str, tuple[Callable[[Path, Counting], Awaitable[list[Event]]], int]] = {
     "main agent": (main_agent, 5),
     "rewritten by a hook": (rewritten_by_a_hook, 2),
+    "in the background": (in_the_background, 2),
 }
 """The way, and how many calls come by it."""
 
@@ -117,3 +136,21 @@ def test_a_tool_is_run_in_one_place_and_only_what_the_gate_judged() -> None:
     assert ways == ["engine/calls.py:run_early", "engine/calls.py:run_one"]
     early = places("run_early", lambda node: isinstance(node, ast.Attribute) and node.attr == "run_early")
     assert early == ["engine/early.py:_run"]
+
+
+def test_a_job_is_started_by_the_call_that_was_judged() -> None:
+    """Commands in the background are run by what Bash gave to the desk, and by nothing else."""
+    starts = places("start_shell", lambda node: isinstance(node, ast.Attribute) and node.attr == "start_shell")
+    assert starts == ["tools/bash.py:_start"]
+
+
+@pytest.mark.parametrize("command", ["git push", "true && git push origin main", "rm -rf build", "ls", "cat x > y"])
+def test_the_background_changes_no_verdict(command: str) -> None:
+    """What a call is about, and what it claims, are the same with and without."""
+    ctx = ToolContext(FakeSandbox(), "/home/me/project")
+    front = BASH.input_model.model_validate({"command": command})
+    behind = BASH.input_model.model_validate({"command": command, "run_in_background": True})
+
+    assert BASH.subject(behind, ctx) == BASH.subject(front, ctx)
+    claims = [(BASH.read_only(one), BASH.parallel_safe(one), BASH.edits(one)) for one in (front, behind)]
+    assert claims[0] == claims[1]
