@@ -140,6 +140,8 @@ def entry_of_json(data: JsonObject) -> HostEntry:
     Raises:
         HostnameError: it is none.
     """
+    if not isinstance(data, dict):
+        raise HostnameError("not an entry")
     host, port, allow_private = data.get("host"), data.get("port"), data.get("allow_private") is True
     if not isinstance(host, str) or not (port is None or type(port) is int):
         raise HostnameError("not an entry")

@@ -44,10 +44,11 @@ def settings_of(started: SessionStarted) -> SandboxSettings:
     """What the record says; the defaults for what it does not, as those before this was recorded."""
     names = (*_KEYS, "egress_bytes", "ca_bundle")
     known = {name: started.sandbox[name] for name in names if started.sandbox.get(name) is not None}
+    listed = started.sandbox.get("allow_hosts")
     try:
-        hosts = tuple(entry_of_json(one) for one in started.sandbox.get("allow_hosts", ()))
+        hosts = tuple(map(entry_of_json, listed)) if isinstance(listed, list | tuple) else ()
     except HostnameError:
-        hosts = ()
+        hosts = ()  # a list that is in doubt is none
     return replace(SandboxSettings(), image=started.image, allow_hosts=hosts, **known)
 
 

@@ -1,7 +1,7 @@
 """The rules: which host and port may be asked for, and which of a name's addresses may be connected to.
 
-There is one gate for everything that leaves the container, whatever the protocol. Nothing listed is nothing allowed,
-and a list that cannot be read closes the gate. Pure but for `Gate.replace`.
+There is one gate for everything that leaves the container, whatever the protocol. Nothing listed is nothing allowed. The
+list is that of the session's start and stays: nothing that is read later can widen it, or go wrong. Pure.
 """
 
 from __future__ import annotations
@@ -47,31 +47,16 @@ class Passed:
 
 
 class Gate:
-    """An allow-list in force. Closed until it has one."""
+    """An allow-list in force."""
 
     def __init__(self, entries: Iterable[HostEntry] = (), *, is_own: Callable[[str], bool] = lambda _: False) -> None:
         """`is_own` says whether an address is one of the engine's machine."""
         self._entries = tuple(entries)
         self._is_own = is_own
-        self._fault: str | None = None
 
     @property
     def entries(self) -> tuple[HostEntry, ...]:
         return self._entries
-
-    def replace(self, read: Callable[[], Sequence[HostEntry]]) -> None:
-        """Put another list in force; one that cannot be read closes the gate.
-
-        Raises:
-            HostnameError, OSError: what `read` raised; the gate is closed then.
-        """
-        self._entries, self._fault = (), "the list of hosts is being read"
-        try:
-            self._entries = tuple(read())
-        except (HostnameError, OSError) as exc:
-            self._fault = f"the list of hosts could not be read ({exc})"
-            raise
-        self._fault = None
 
     def entry(self, host: str, port: int) -> HostEntry | None:
         """The entry for a canonical host; the one that names it before a wildcard, the widest of equals."""
@@ -88,8 +73,6 @@ class Gate:
         entry = self.entry(asked.host, port)
         if entry is not None:
             return asked, entry
-        if self._fault is not None:
-            return asked, Refusal(f"{asked.text} is refused: {self._fault}, so every host is")
         return asked, Refusal(f"{asked.text} is not in {SETTING}", unlisted=True)
 
     def judge(self, asked: Asked, entry: HostEntry, addresses: Sequence[str]) -> Passed | Refusal:
