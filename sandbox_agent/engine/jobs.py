@@ -202,6 +202,7 @@ class Jobs:
                 duration_s=job.duration_s,
                 note=job.note,
                 output_bytes=ending.output_bytes,
+                output_path=job.output_path,
             )
         )
         if not job.watchers:

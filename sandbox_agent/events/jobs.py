@@ -28,7 +28,7 @@ class JobFinished(Event):
     """The one end of a job. `state` is "exited", "timed_out", "killed", "failed" or "closed" (the session ended first).
 
     `exit_code` is a command's, None where it is not known; `note` says why where that is not plain; `output_bytes` is
-    what it printed in all.
+    what it printed in all, `output_path` the file in the container that has it.
     """
 
     type: ClassVar[str] = "job_finished"
@@ -41,3 +41,4 @@ class JobFinished(Event):
     duration_s: float
     note: str = ""
     output_bytes: int | None = None
+    output_path: str | None = None

@@ -13,6 +13,8 @@ from sandbox_agent.events import (
     Event,
     FolderDrifted,
     HookRan,
+    JobFinished,
+    JobStarted,
     LimitReached,
     ModelRetrying,
     Notice,
@@ -21,6 +23,13 @@ from sandbox_agent.frontends import hook_lines, network, words
 from sandbox_agent.frontends.drift import drift_line
 from sandbox_agent.frontends.sanitise import sanitise
 
+_JOB_ENDS = {
+    "exited": "ended",
+    "timed_out": "killed at its limit",
+    "killed": "stopped",
+    "failed": "failed",
+    "closed": "ended",
+}
 _STYLES = {"done": "green", "denied": "yellow", "limit": "yellow", "interrupted": "yellow"}
 
 
@@ -33,6 +42,11 @@ def lines(event: Event, *, verbose: bool) -> Iterator[Text]:
             yield _finished(event)
             if event.error:
                 yield Text(sanitise(event.error), style="red")
+        case JobStarted(kind="shell"):
+            what = words.shorten(sanitise(event.what))
+            yield Text.assemble(("& ", "bold cyan"), f"{sanitise(event.job_id)} in the background: {what}")
+        case JobFinished(kind="shell"):
+            yield _job_finished(event)
         case ModelRetrying():
             text = f"{sanitise(event.reason)}: trying again in {words.duration(event.wait_s)} (retry {event.attempt})"
             yield Text(f"! {text}", style="yellow")
@@ -67,3 +81,13 @@ def _finished(event: AgentFinished) -> Text:
     spent = f" · {', '.join(parts)}, {words.duration(event.duration_s)}"
     style = _STYLES.get(event.status, "red")
     return Text.assemble(("= ", "bold cyan"), (event.status.replace("_", " "), style), (spent, "dim"))
+
+
+def _job_finished(event: JobFinished) -> Text:
+    how = _JOB_ENDS.get(event.state, sanitise(event.state))
+    if event.exit_code is not None and event.state == "exited":
+        how = f"exit code {event.exit_code}"
+    style = "green" if event.exit_code == 0 and event.state == "exited" else "yellow"
+    line = Text.assemble(("& ", "bold cyan"), f"{sanitise(event.job_id)} {words.shorten(sanitise(event.what))}: ")
+    line.append(how, style=style).append(f" · {words.duration(event.duration_s)}", style="dim")
+    return line.append(f" ({sanitise(event.note)})" if event.note else "", style="dim")

@@ -21,6 +21,8 @@ from sandbox_agent.events import (
     EgressEnded,
     Event,
     FolderDrifted,
+    JobFinished,
+    JobStarted,
     LimitReached,
     ModelRetrying,
     Notice,
@@ -191,6 +193,10 @@ def _system(event: Event) -> JsonObject | None:
             }
         case AgentFinished():
             return _agent_finished(event)
+        case JobStarted(kind="shell"):
+            return _job_started(event)
+        case JobFinished(kind="shell"):
+            return _job_finished(event)
         case CallEffects():
             return {"subtype": "call_effects", **_effects(event)}
         case EgressDecided() | EgressEnded():
@@ -237,6 +243,36 @@ def _agent_finished(event: AgentFinished) -> JsonObject:
             "tool_uses": event.calls,
             "duration_ms": round(event.duration_s * 1000),
         },
+    }
+
+
+def _job_started(event: JobStarted) -> JsonObject:
+    return {
+        "subtype": "task_started",
+        "task_id": event.job_id,
+        "tool_use_id": event.call_id,
+        "task_type": "local_bash",
+        "description": event.what,
+        "output_file": event.output_path,
+        "timeout_ms": None if event.limit_s is None else round(event.limit_s * 1000),
+    }
+
+
+def _job_finished(event: JobFinished) -> JsonObject:
+    ended_well = event.state == "exited" and event.exit_code == 0
+    stopped = event.state in ("killed", "closed")
+    return {
+        "subtype": "task_notification",
+        "task_id": event.job_id,
+        "tool_use_id": event.call_id,
+        "status": "completed" if ended_well else "stopped" if stopped else "failed",
+        "run_status": event.state,
+        "exit_code": event.exit_code,
+        "summary": event.what,
+        "note": event.note,
+        "output_file": event.output_path or "",
+        "output_bytes": event.output_bytes,
+        "duration_ms": round(event.duration_s * 1000),
     }
 
 
