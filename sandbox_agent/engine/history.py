@@ -6,18 +6,27 @@ call order, no empty text and no empty message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from sandbox_agent.events import AssistantMessage, ConversationCleared, Event, ToolResultsMessage, UserMessage
+from sandbox_agent.events import (
+    AssistantMessage,
+    ConversationCleared,
+    ConversationCompacted,
+    Event,
+    ResultsTrimmed,
+    ToolResultsMessage,
+    UserMessage,
+)
 from sandbox_agent.types import JsonObject, ToolResult
 
 INTERRUPTED = "Interrupted before this call finished. Its effects, if any, may be partial: check before you go on."
 NO_OUTPUT = "(no output)"
+TRIMMED = "(This result was taken out of the conversation to make room. Make the call again if you need it.)"
 
 
 def extend(messages: list[JsonObject], event: Event) -> None:
-    """Add what `event` contributes to the conversation, which is nothing for most events."""
+    """Do to the conversation what `event` does to it, which is nothing for most events."""
     match event:
         case AssistantMessage(content=content):
             # The API refuses an assistant message that ends in thinking; one of nothing else has said nothing.
@@ -25,6 +34,10 @@ def extend(messages: list[JsonObject], event: Event) -> None:
                 _append(messages, "assistant", content)
         case UserMessage(content=content) | ToolResultsMessage(content=content):
             _append(messages, "user", content)
+        case ResultsTrimmed(tool_use_ids=ids):
+            trim(messages, ids)
+        case ConversationCompacted(messages=shorter):
+            messages[:] = shorter
         case ConversationCleared():
             messages.clear()
         case _:
@@ -38,6 +51,18 @@ def fold(events: Iterable[Event], *, agent_id: str = "main") -> list[JsonObject]
         if event.agent_id == agent_id:
             extend(messages, event)
     return messages
+
+
+def trim(messages: list[JsonObject], tool_use_ids: Collection[str]) -> None:
+    """Put a note in the place of what these calls gave."""
+    ids = frozenset(tool_use_ids)
+    for place, message in enumerate(messages):
+        if any(block.get("tool_use_id") in ids for block in message["content"]):
+            blocks = [
+                {**block, "content": TRIMMED} if block.get("tool_use_id") in ids else block
+                for block in message["content"]
+            ]
+            messages[place] = {**message, "content": blocks}
 
 
 def result_block(tool_use_id: str, result: ToolResult) -> JsonObject:

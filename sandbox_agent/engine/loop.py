@@ -1,6 +1,7 @@
 """The loop: ask the model, run its calls, answer, until it stops or a limit is hit. One straight path.
 
-run ─ drive ─ _turn ─ _ask_model
+run ─ drive ─ _turn ─ _ask ─ compacting.make_room
+                    │      └ _ask_model
                     └ calls.run_calls
 
 `run` is of the first agent of a session, `drive` of any: a sub-agent is driven by the call that started it.
@@ -11,14 +12,16 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 
-from sandbox_agent.engine import calls, session_hooks
+from sandbox_agent.engine import calls, compacting, session_hooks
 from sandbox_agent.engine.answers import check_answer
+from sandbox_agent.engine.budget import amount
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
-from sandbox_agent.errors import ModelError, ReplayMismatchError, SandboxAgentError, SandboxError
+from sandbox_agent.errors import ModelError, ModelRejectedError, ReplayMismatchError, SandboxAgentError, SandboxError
 from sandbox_agent.events import (
     AssistantMessage,
     Event,
@@ -35,6 +38,7 @@ from sandbox_agent.models.base import Answer, ModelRequest, Retrying, TextPiece,
 from sandbox_agent.prompts import prompt as prompt_text
 from sandbox_agent.types import Usage
 
+EXCEEDED = "model_context_window_exceeded"
 CUT_ANSWERS_IN_A_ROW = 3
 """So many answers cut by max_tokens, paused or empty, one after the other, end the run."""
 
@@ -50,6 +54,7 @@ class Progress:
     usage: Usage = field(default_factory=Usage)
     text: str = ""
     odd_answers: int = 0
+    exceeded: bool = False
     stops_blocked: int = 0
     stop: str | None = None
     error: str | None = None
@@ -101,6 +106,7 @@ async def run(session: Session, task: str | None) -> AsyncGenerator[Event, None]
 
 async def _run(session: Session, task: str | None) -> None:
     progress = Progress()
+    session.budget.begin()
     try:
         await drive(session, task, progress)
     finally:
@@ -164,11 +170,18 @@ async def _turn(session: Session, progress: Progress) -> None:
     if turns is not None and progress.turns >= turns:
         _limit(session, progress, "turns", turns)
         return
+    over = session.budget.over()
+    if over is not None:
+        _limit(session, progress, over.name, over.value, f" ({over.reason})")
+        return
+    for words in session.budget.warnings(session.agent_id, progress.turns, turns):
+        session.queue.put(words, Priority.NEXT)
     # What waited before the first turn stands before the task already; a note that came since can wait one turn.
     _hear(session, Priority.NEXT if progress.turns else Priority.NOW)
     progress.turns += 1
-    answer = await _ask_model(session, progress)
+    answer = await _ask(session, progress)
     uses = calls.uses_of(answer)
+    exceeded, progress.exceeded = progress.exceeded, answer.stop_reason == EXCEEDED
     if uses and answer.stop_reason == "tool_use":
         progress.odd_answers = 0
         progress.calls += len(uses)
@@ -176,7 +189,12 @@ async def _turn(session: Session, progress: Progress) -> None:
         session.sync_soon()
     elif uses:
         calls.refuse_calls(session, uses, prompt_text("engine/calls_not_run").format(stop_reason=answer.stop_reason))
-        _odd(session, progress, answer, follow_up=None)
+        if progress.exceeded:
+            await _exceeded(session, progress, answer, again=exceeded)
+        else:
+            _odd(session, progress, answer, follow_up=None)
+    elif progress.exceeded:
+        await _exceeded(session, progress, answer, again=exceeded)
     else:
         await _ended(session, progress, answer)
 
@@ -233,6 +251,16 @@ async def _goes_on_behind(session: Session) -> bool:
     return False
 
 
+async def _exceeded(session: Session, progress: Progress, answer: Answer, *, again: bool) -> None:
+    """The answer broke off at the end of the model's window: go on in a shorter conversation, but not twice."""
+    if again:
+        progress.stop, progress.error = "model_error", "the conversation no longer fits the model's context window"
+        return
+    await compacting.after_refusal(session, partial(_spend, session, progress), f"an answer broke off: {EXCEEDED}")
+    calls_answered = session.messages[-1]["role"] == "user"
+    _odd(session, progress, answer, follow_up=None if calls_answered else prompt_text("engine/continue"))
+
+
 def _odd(session: Session, progress: Progress, answer: Answer, *, follow_up: str | None) -> None:
     """Go on after an answer that was cut, paused or empty, but not for ever."""
     progress.odd_answers += 1
@@ -241,6 +269,25 @@ def _odd(session: Session, progress: Progress, answer: Answer, *, follow_up: str
         progress.error = f"{progress.odd_answers} answers in a row ended with {answer.stop_reason} and no usable result"
     elif follow_up is not None:
         session.say(follow_up)
+
+
+async def _ask(session: Session, progress: Progress) -> Answer:
+    """Ask the model; once more with a shorter conversation where this one is too long for it."""
+    spend = partial(_spend, session, progress)
+    await compacting.make_room(session, spend)
+    try:
+        return await _ask_model(session, progress)
+    except ModelRejectedError as exc:
+        if exc.kind not in compacting.TOO_LONG:
+            raise
+        refusal = str(exc)
+    await compacting.after_refusal(session, spend, refusal)
+    return await _ask_model(session, progress)
+
+
+def _spend(session: Session, progress: Progress, model: str, usage: Usage) -> None:
+    progress.usage += usage
+    session.budget.spend(model, usage)
 
 
 async def _ask_model(session: Session, progress: Progress) -> Answer:
@@ -261,7 +308,7 @@ async def _ask_model(session: Session, progress: Progress) -> Answer:
                 answer = event
     if answer is None:
         raise ModelError(f"{session.model.name} ended its stream without an answer")
-    progress.usage += answer.usage
+    _spend(session, progress, answer.model, answer.usage)
     check_answer(answer, session.messages)
     progress.text = "\n".join(str(b.get("text", "")) for b in answer.content if b.get("type") == "text").strip()
     session.emit(
@@ -274,12 +321,13 @@ async def _ask_model(session: Session, progress: Progress) -> Answer:
             message_id=answer.message_id,
         )
     )
+    session.window.count(answer.usage, session.messages, (request.system, request.tools))
     return answer
 
 
-def _limit(session: Session, progress: Progress, name: str, value: float) -> None:
+def _limit(session: Session, progress: Progress, name: str, value: float, reason: str = "") -> None:
     session.emit(LimitReached(agent_id=session.agent_id, limit=name, value=value))
-    progress.stop, progress.error = "limit", f"the limit {name} = {value:g} was reached"
+    progress.stop, progress.error = "limit", f"the limit {name} = {amount(name, value)} was reached{reason}"
 
 
 def _status_of(fault: SandboxAgentError) -> str:
@@ -304,10 +352,12 @@ def _finish(session: Session, progress: Progress) -> None:
             status=progress.stop or "failed",
             text=progress.text,
             turns=progress.turns,
-            usage=progress.usage,
+            usage=session.budget.total,
             duration_s=progress.duration_s,
             denials=tuple(session.denials),
             error=progress.error,
+            cost_usd=session.budget.cost_usd,
+            model_usage=dict(session.budget.usage),
         )
     )
     session.sync_soon()

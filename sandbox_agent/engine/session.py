@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from sandbox_agent.engine import drifting, told
+from sandbox_agent.engine.budget import Budget
 from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.disk import DiskLimit
 from sandbox_agent.engine.effects import Doing, Effects
@@ -19,9 +20,11 @@ from sandbox_agent.engine.journal import Journal
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.queue import MessageQueue, Priority
 from sandbox_agent.engine.secrecy import Secrecy
+from sandbox_agent.engine.window import Window
 from sandbox_agent.errors import SandboxAgentError
 from sandbox_agent.events import ChangesApplied, Event, Notice, ReviewReady, UserMessage
 from sandbox_agent.models.base import Model
+from sandbox_agent.models.prices import Prices
 from sandbox_agent.policy.policy import Policy
 from sandbox_agent.prompts import prompt
 from sandbox_agent.sandboxes.base import Sandbox
@@ -120,6 +123,8 @@ class Session:
     secrecy: Secrecy = field(default_factory=Secrecy)
     journal: Journal = field(init=False)
     jobs: Jobs = field(init=False)
+    budget: Budget = field(init=False)
+    window: Window = field(init=False)
     background_wait_s: float | None = BACKGROUND_WAIT_S
     queue: MessageQueue = field(default_factory=MessageQueue)
     denials: list[JsonObject] = field(default_factory=list)
@@ -135,6 +140,8 @@ class Session:
         self.journal = self.parent.journal if self.parent is not None else Journal(self.tape, self.secrecy)
         self.effects = self.parent.effects if self.parent is not None else Effects(self.emit, self.workspace)
         self.jobs = self.parent.jobs if self.parent is not None else Jobs(self.emit, self.tasks)
+        self.budget = self.parent.budget if self.parent is not None else Budget(self.limits, Prices(self.policy.prices))
+        self.window = Window(self.limits.context_tokens)
         self.queue.when_now = self.end_turn
 
     @property

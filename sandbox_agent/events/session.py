@@ -190,6 +190,38 @@ class ConversationRewound(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResultsTrimmed(Event):
+    """What these old calls gave is in the conversation no longer, to make room; it stays recorded.
+
+    `tokens_before` and `tokens_after` are how long the conversation was and is, `window_tokens` how long it may be.
+    """
+
+    type: ClassVar[str] = "results_trimmed"
+    tool_use_ids: tuple[str, ...]
+    tokens_before: int
+    tokens_after: int
+    window_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationCompacted(Event):
+    """The conversation is from now on `messages`, in which a summary stands for most of what was; that stays recorded.
+
+    `reason` is "full", "overflow" (the model took no more), or "asked". `tokens_before` and `tokens_after` are how long
+    it was and is, `window_tokens` how long it may be. `model` and `usage` are of the summary.
+    """
+
+    type: ClassVar[str] = "conversation_compacted"
+    messages: tuple[JsonObject, ...]
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    window_tokens: int
+    model: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesApplied(Event):
     """Which files went to the user's folder, which did not, and why not (path to reason): those in `conflicts` cannot
     go, those in `withheld` only when their own path is named. Of `partial` some hunks went; they are in `unapplied`,
@@ -206,7 +238,11 @@ class ChangesApplied(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished(Event):
-    """The end. `status` is one of done, denied, failed, limit, sandbox_error, model_error, interrupted."""
+    """The end. `status` is one of done, denied, failed, limit, sandbox_error, model_error, interrupted.
+
+    `usage` is of all agents together, `model_usage` the same by the model's name. `cost_usd` is None where it is not
+    known, or where nothing was used.
+    """
 
     type: ClassVar[str] = "run_finished"
     status: str
@@ -216,6 +252,8 @@ class RunFinished(Event):
     duration_s: float
     denials: tuple[JsonObject, ...] = ()
     error: str | None = None
+    cost_usd: float | None = None
+    model_usage: dict[str, Usage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -161,7 +161,7 @@ class Accumulator:
     def _whole_usage(self) -> Usage:
         def count(key: str) -> int:
             value = self._usage.get(key)
-            return value if isinstance(value, int) else 0
+            return max(value, 0) if isinstance(value, int) else 0
 
         return Usage(
             input_tokens=count("input_tokens"),

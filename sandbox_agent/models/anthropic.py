@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import anthropic
 import httpx2
@@ -24,6 +24,8 @@ from sandbox_agent.models.retry import AttemptFailed, Fault, Retry
 from sandbox_agent.types import JsonObject
 
 CONNECT_TIMEOUT_S = 10.0
+ASK_WINDOW_FROM_TOKENS = 80_000
+"""A model's window is asked for when a conversation is so long. Most never are, and no request is made for them."""
 SILENCE_TIMEOUT_S = 300.0
 """Nothing at all came for so long, not even a ping: the attempt has failed."""
 MOST_BYTES = 32 * 1024 * 1024
@@ -112,6 +114,7 @@ class AnthropicModel:
                 event_hooks={"response": [_bound]},
             ),
         )
+        self._windows: dict[str, int | None] = {}
         self._unwanted: set[str] = set()
         """Proofs of the thinking that the API did not take back."""
 
@@ -125,6 +128,16 @@ class AnthropicModel:
         async with aclosing(self._retry.stream(lambda: self._attempt(request), model)) as events:
             async for event in events:
                 yield event
+
+    async def window_tokens(self, used_tokens: int, model: str | None = None) -> int | None:
+        """What the Models API says; asked once, and not before half of the usual window is used."""
+        name = model or self._model
+        if name not in self._windows and used_tokens >= ASK_WINDOW_FROM_TOKENS:
+            self._windows[name] = None
+            with suppress(anthropic.AnthropicError, httpx2.RequestError, _TooMuchError, ValueError):
+                found = await self._client.models.retrieve(name, timeout=CONNECT_TIMEOUT_S)
+                self._windows[name] = found.max_input_tokens
+        return self._windows.get(name)
 
     async def aclose(self) -> None:
         """Close the connections."""

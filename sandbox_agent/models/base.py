@@ -98,6 +98,15 @@ class Model(Protocol):
         """
         ...
 
+    async def window_tokens(self, used_tokens: int, model: str | None = None) -> int | None:
+        """How long a conversation may be, in tokens; None where that is not known, or not yet.
+
+        Args:
+            used_tokens: how long it is: a back end that has to ask for it need not before it gets long.
+            model: another model, as in a request.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Give back connections. Safe to call twice."""
         ...

@@ -125,6 +125,8 @@ class Script(_Part):
     agents: Mapping[str, tuple[Turn, ...]] = Field(default_factory=dict)
     chunk_chars: int = Field(default=24, ge=1)
     pace_s: float = Field(default=0.0, ge=0)
+    window_tokens: int | None = Field(default=None, ge=1)
+    """How long a conversation may be; None leaves it to the engine."""
 
     @model_validator(mode="before")
     @classmethod

@@ -100,6 +100,10 @@ class ScriptedModel:
                 await self._sleep(pace_s)
         yield answer
 
+    async def window_tokens(self, used_tokens: int, model: str | None = None) -> int | None:
+        """What the script says."""
+        return self._script.window_tokens
+
     async def aclose(self) -> None:
         """Nothing to give back."""
 
@@ -112,8 +116,10 @@ class FunctionModel:
         function: Callable[[ModelRequest], Answer | Mapping[str, Any] | Awaitable[Answer | Mapping[str, Any]]],
         *,
         name: str = "function",
+        window_tokens: int | None = None,
     ) -> None:
         self.requests: list[ModelRequest] = []
+        self._window_tokens = window_tokens
         self._function = function
         self._name = name
 
@@ -131,6 +137,10 @@ class FunctionModel:
         for event in streamed(value, _FUNCTION_PIECE_CHARS):
             yield event
         yield value
+
+    async def window_tokens(self, used_tokens: int, model: str | None = None) -> int | None:
+        """As given."""
+        return self._window_tokens
 
     async def aclose(self) -> None:
         """Nothing to give back."""

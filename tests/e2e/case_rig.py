@@ -104,6 +104,9 @@ class _Checked:
         async for event in self._model.stream(request):
             yield event
 
+    async def window_tokens(self, used_tokens: int, model: str | None = None) -> int | None:
+        return await self._model.window_tokens(used_tokens, model)
+
     async def aclose(self) -> None:
         await self._model.aclose()
 

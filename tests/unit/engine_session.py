@@ -106,6 +106,9 @@ def strict(model: Model) -> Model:
             async for event in model.stream(request):
                 yield event
 
+        async def window_tokens(self, used_tokens: int, name: str | None = None) -> int | None:
+            return await model.window_tokens(used_tokens, name)
+
         async def aclose(self) -> None:
             await model.aclose()
 

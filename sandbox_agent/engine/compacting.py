@@ -1,0 +1,229 @@
+"""Making room in a conversation before, or when, the model takes no more of it: trim, else summarise, else say so.
+
+What the conversation becomes is in the event that tells of it, so a record gives the same one wherever it is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from sandbox_agent.engine import compaction, history
+from sandbox_agent.engine.session import Session
+from sandbox_agent.engine.window import FULL_PART, ROOMY_PART, estimate
+from sandbox_agent.errors import ModelError, ModelOverloadedError, ReplayMismatchError
+from sandbox_agent.events import ConversationCompacted, ModelRetrying, Notice, ResultsTrimmed
+from sandbox_agent.models.base import Answer, ModelRequest, Retrying
+from sandbox_agent.policy.policy import Policy
+from sandbox_agent.types import JsonObject, Mode, Usage
+
+TOO_LONG = frozenset({"prompt_too_long", "request_too_large"})
+"""The kinds of a `ModelRejectedError` that a shorter conversation can mend."""
+
+SUMMARY_MAX_TOKENS = 16_000
+_SUMMARY_PART = 0.25
+_SHOWN_RULES = 15
+
+Spend = Callable[[str, Usage], None]
+"""Takes what a request used: the model's name, and the figures."""
+
+
+class _Summary(NamedTuple):
+    text: str
+    model: str
+    usage: Usage
+
+
+async def make_room(session: Session, spend: Spend) -> None:
+    """Shorten an agent's conversation if it is nearly as long as it may be; mostly that is nothing to do.
+
+    Raises:
+        ModelError: it has to be summarised, and the model gave no summary.
+    """
+    used = session.window.used(session.messages, _fixed(session))
+    window = await _window_tokens(session, used)
+    if used < FULL_PART * window or _trimmed(session, used, window):
+        return
+    if compaction.can_compact(session.messages):
+        await _compact(session, "full", spend, used, window)
+    else:
+        _trim(session, compaction.too_long_at_once(session.messages, window), used, window)
+
+
+async def after_refusal(session: Session, spend: Spend, refusal: str) -> None:
+    """Shorten an agent's conversation that the model takes no more.
+
+    Args:
+        session: the agent's.
+        spend: takes what a summary used.
+        refusal: the model's words; they may say how long it may be.
+
+    Raises:
+        ModelError: nothing of it can go, or no summary was to be had.
+    """
+    session.window.learn(refusal)
+    used = session.window.used(session.messages, _fixed(session))
+    window = await _window_tokens(session, used)
+    used = max(used, window)  # what was estimated was too little
+    if _trimmed(session, used, window):
+        return
+    if compaction.can_compact(session.messages):
+        await _compact(session, "overflow", spend, used, window)
+    elif not _trim(session, compaction.too_long_at_once(session.messages, window), used, window):
+        raise ModelError(
+            f"the conversation no longer fits the model's context window, and nothing of it can be left out: the task "
+            f"alone, or what came with it, is too long ({refusal})",
+            kind="prompt_too_long",
+        )
+
+
+async def compact(session: Session, *, focus: str | None = None) -> bool:
+    """Summarise a conversation because the person wants it, not while a turn is under way.
+
+    Args:
+        session: the agent's.
+        focus: what the summary is to keep in particular.
+
+    Returns:
+        False where there is nothing that a summary could stand for.
+
+    Raises:
+        ModelError: the model gave no summary; the conversation is as before.
+    """
+    if not compaction.can_compact(session.messages):
+        return False
+    used = session.window.used(session.messages, _fixed(session))
+    window = await _window_tokens(session, used)
+    await _compact(session, "asked", session.budget.spend, used, window, focus)
+    return True
+
+
+def _trimmed(session: Session, used: int, window: int) -> bool:
+    """Trim old results where that alone is enough for a while."""
+    ids = compaction.worth_trimming(session.messages)
+    if used - _freed(session.messages, ids) > ROOMY_PART * window:
+        return False
+    return _trim(session, ids, used, window)
+
+
+def _trim(session: Session, ids: Sequence[str], used: int, window: int) -> bool:
+    if not ids:
+        return False
+    after = used - _freed(session.messages, ids)
+    session.emit(
+        ResultsTrimmed(
+            agent_id=session.agent_id,
+            tool_use_ids=tuple(ids),
+            tokens_before=used,
+            tokens_after=after,
+            window_tokens=window,
+        )
+    )
+    return True
+
+
+async def _compact(
+    session: Session, reason: str, spend: Spend, used: int, window: int, focus: str | None = None
+) -> None:
+    near = f"the conversation is being summarised: about {used:,} of {window:,} tokens"
+    session.emit(Notice(agent_id=session.agent_id, level="info", text=near))
+    summary = await _summary(session, reason, spend, window, focus)
+    facts = compaction.Facts(permissions(session.policy, session.mode), session.ctx.cwd)
+    shorter = compaction.compacted(session.messages, summary.text, facts, window)
+    session.window.forget()
+    after = session.window.used(shorter, _fixed(session))
+    session.emit(
+        ConversationCompacted(
+            agent_id=session.agent_id,
+            messages=tuple(shorter),
+            reason=reason,
+            tokens_before=used,
+            tokens_after=after,
+            window_tokens=window,
+            model=summary.model,
+            usage=summary.usage,
+        )
+    )
+    # What it knows of files is gone from its sight, as after a resume: it has to read before it overwrites.
+    session.ctx.known_files.clear()
+    session.sync_soon()
+
+
+async def _summary(session: Session, reason: str, spend: Spend, window: int, focus: str | None) -> _Summary:
+    """The model's own words for the conversation, asked for in smaller and smaller forms."""
+    messages = list(session.messages)
+    max_tokens = max(min(SUMMARY_MAX_TOKENS, int(_SUMMARY_PART * window)), 1)
+    request = partial(ModelRequest, system=session.system, max_tokens=max_tokens, model=session.other_model)
+    with_tools = partial(request, tools=session.pool.definitions())
+    forms = [
+        with_tools(tuple(compaction.trimmed_request(messages, focus))),
+        request(tuple(compaction.digest_request(messages, focus, window))),
+    ]
+    if reason != "overflow":
+        forms.insert(0, with_tools(tuple(compaction.whole_request(messages, focus))))
+    why = ""
+    for form in forms:
+        try:
+            answer = await _answer(session, form)
+        except (ModelOverloadedError, ReplayMismatchError):
+            raise
+        except ModelError as exc:
+            why = str(exc)
+            continue
+        spend(answer.model, answer.usage)
+        text = "\n".join(str(one.get("text", "")) for one in answer.content if one.get("type") == "text").strip()
+        if text and answer.stop_reason != "refusal":
+            return _Summary(text, answer.model, answer.usage)
+        why = "it refused" if answer.stop_reason == "refusal" else f"its answer had no text ({answer.stop_reason})"
+    raise ModelError(
+        f"the conversation is too long to go on, and the model gave no summary of it in {len(forms)} tries; nothing is "
+        f"lost, and the session can be gone on with (--resume {session.id}); the last try: {why}",
+        kind="compaction_failed",
+    )
+
+
+async def _answer(session: Session, request: ModelRequest) -> Answer:
+    answer: Answer | None = None
+    async for event in session.model.stream(request):
+        match event:
+            case Retrying(attempt, wait_s, reason):
+                session.emit(ModelRetrying(agent_id=session.agent_id, attempt=attempt, wait_s=wait_s, reason=reason))
+            case Answer():
+                answer = event
+            case _:
+                pass
+    if answer is None:
+        raise ModelError(f"{session.model.name} ended its stream without an answer")
+    return answer
+
+
+async def _window_tokens(session: Session, used: int) -> int:
+    return await session.window.tokens(session.model, used, session.other_model)
+
+
+def _fixed(session: Session) -> object:
+    return session.system, session.pool.definitions()
+
+
+def _freed(messages: Sequence[JsonObject], ids: Sequence[str]) -> int:
+    shorter = list(messages)
+    history.trim(shorter, ids)
+    return estimate(messages) - estimate(shorter)
+
+
+def permissions(policy: Policy, mode: Mode) -> str:
+    """What may be done, in a few lines for the model."""
+    lines = [f"The permission mode is {mode}."]
+    for head, rules in (
+        ("Denied", policy.rules.deny),
+        ("Asked about", policy.rules.ask),
+        ("Allowed", policy.rules.allow),
+    ):
+        texts = [rule.text for rule in rules[:_SHOWN_RULES]]
+        more = f" and {len(rules) - _SHOWN_RULES} more" if len(rules) > _SHOWN_RULES else ""
+        if texts:
+            lines.append(f"{head}: {', '.join(texts)}{more}.")
+    hosts = ", ".join(entry.text for entry in policy.sandbox.allow_hosts)
+    lines.append(f"Network: {hosts or 'none'}.")
+    return "\n".join(lines)

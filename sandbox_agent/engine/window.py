@@ -1,0 +1,95 @@
+"""How long a conversation is, and how long it may become: counted by the model where it has said so, else estimated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sandbox_agent.models.base import Model
+from sandbox_agent.types import JsonObject, Usage
+
+DEFAULT_TOKENS = 200_000
+"""The window of a model that nobody tells of."""
+FULL_PART = 0.8
+"""A conversation of that part of the window has to become shorter: the rest is for the answer, and for estimates."""
+ROOMY_PART = 0.5
+"""Trimming alone has to get a conversation below that part, or it would be done again a few turns later."""
+
+CHARS_PER_TOKEN = 3
+"""Code has more than that, rarely less; it is better to be early."""
+_PICTURE_TOKENS = 2_000
+_BLOCK_TOKENS = 5
+_TOO_LONG = re.compile(r"[\d,]+ tokens? > ([\d,]+)")
+
+
+def estimate(value: Any) -> int:
+    """Tokens of messages, blocks, definitions or texts, roughly and rather too many."""
+    return _chars(value) // CHARS_PER_TOKEN
+
+
+def _chars(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        source = value.get("source")
+        if value.get("type") in ("image", "document") and isinstance(source, Mapping):
+            # A page of a document is a picture and its text; 50 kB of base64 is a usual one.
+            pages = 1 if value["type"] == "image" else 1 + len(str(source.get("data", ""))) // 50_000
+            return pages * _PICTURE_TOKENS * CHARS_PER_TOKEN
+        return _BLOCK_TOKENS * CHARS_PER_TOKEN + sum(len(key) + _chars(one) for key, one in value.items())
+    if isinstance(value, Iterable):
+        return sum(map(_chars, value))
+    return len(str(value))
+
+
+@dataclass(slots=True)
+class Window:
+    """The window of one agent's model. `cap_tokens` is what the policy allows at most, None where it says nothing."""
+
+    cap_tokens: int | None = None
+    _learned_tokens: int | None = field(default=None, init=False)
+    _counted: tuple[int, int] | None = field(default=None, init=False)
+    """What the model counted, and what was estimated for the very same."""
+
+    async def tokens(self, model: Model, used_tokens: int, name: str | None = None) -> int:
+        """How long a conversation may be.
+
+        Args:
+            model: the agent's.
+            used_tokens: how long it is by now: who has to ask for the window does so when it gets long.
+            name: of another model, as in a request.
+        """
+        if self._learned_tokens is None:
+            self._learned_tokens = await model.window_tokens(used_tokens, name)
+        whole = self._learned_tokens or DEFAULT_TOKENS
+        return whole if self.cap_tokens is None else min(whole, self.cap_tokens)
+
+    def used(self, messages: Sequence[JsonObject], fixed: Any) -> int:
+        """How long the conversation is.
+
+        Args:
+            messages: all of it.
+            fixed: what every request has besides: instructions and tools.
+        """
+        estimated = estimate(messages) + estimate(fixed)
+        if self._counted is None:
+            return estimated
+        counted, then = self._counted
+        return max(counted + estimated - then, 0)
+
+    def count(self, usage: Usage, messages: Sequence[JsonObject], fixed: Any) -> None:
+        """Take the model's word for it, as its last answer gives it; `messages` are those with that answer."""
+        if usage.total_tokens:
+            self._counted = usage.total_tokens, estimate(messages) + estimate(fixed)
+
+    def forget(self) -> None:
+        """The conversation is another one now: what was counted says nothing of it."""
+        self._counted = None
+
+    def learn(self, refusal: str) -> None:
+        """Take the window from a refusal for length, where it names it ("205000 tokens > 200000 maximum")."""
+        found = _TOO_LONG.search(refusal)
+        if found is not None:
+            self._learned_tokens = int(found[1].replace(",", "")) or None
