@@ -13,6 +13,7 @@ import click
 
 from sandbox_agent import __version__
 from sandbox_agent.cli.checks import Check, check_image, check_key, check_policy, check_state
+from sandbox_agent.cli.egress_check import check_egress
 from sandbox_agent.cli.host_checks import check_planted
 from sandbox_agent.cli.isolation import check_exposure, describe_isolation
 from sandbox_agent.cli.trial import try_sandbox, try_workspace
@@ -20,6 +21,7 @@ from sandbox_agent.errors import SandboxAgentError
 from sandbox_agent.frontends.printer import Printer, make_console
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.policy.policy import SandboxSettings
+from sandbox_agent.sandboxes.egress.outlet import Plan
 from sandbox_agent.sandboxes.endpoint import resolve_endpoint
 from sandbox_agent.sandboxes.engine import Engine, reach
 from sandbox_agent.sandboxes.facts import engine_facts
@@ -59,6 +61,8 @@ async def _checks(quick: bool, image: str | None) -> AsyncIterator[Check]:
     yield check_state()
     policy, settings = check_policy(image)
     yield policy
+    egress = check_egress(settings)
+    yield egress.check
     for check in check_planted():
         yield check
     try:
@@ -67,7 +71,7 @@ async def _checks(quick: bool, image: str | None) -> AsyncIterator[Check]:
         yield Check("engine", "fail", str(exc))
         return
     try:
-        async for check in _engine_checks(engine, settings, quick):
+        async for check in _engine_checks(engine, settings, egress.plan, quick):
             yield check
     except SandboxAgentError as exc:
         yield Check("engine", "fail", str(exc))
@@ -75,7 +79,9 @@ async def _checks(quick: bool, image: str | None) -> AsyncIterator[Check]:
         engine.close()
 
 
-async def _engine_checks(engine: Engine, settings: SandboxSettings, quick: bool) -> AsyncIterator[Check]:
+async def _engine_checks(
+    engine: Engine, settings: SandboxSettings, gate: Plan | None, quick: bool
+) -> AsyncIterator[Check]:
     facts = await engine_facts(engine)
     text = f"{facts.product} {facts.version}, API {engine.version}, {facts.platform}, at {engine.endpoint}"
     yield Check("engine", "ok", text)
@@ -94,7 +100,7 @@ async def _engine_checks(engine: Engine, settings: SandboxSettings, quick: bool)
         yield Check("sandbox", "warn", "not tried (--quick)", "leave --quick out to start a container")
         return
     workspace, in_volume = await try_workspace(engine.endpoint, settings.image)
-    for check in await try_sandbox(engine, settings, in_volume=in_volume):
+    for check in await try_sandbox(engine, settings, gate=gate, in_volume=in_volume):
         yield check
     for check in workspace:
         yield check

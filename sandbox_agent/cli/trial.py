@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from sandbox_agent.cli.checks import Check
+from sandbox_agent.cli.egress_check import try_forwarder
 from sandbox_agent.cli.host_checks import check_inside
 from sandbox_agent.config import state_dir
 from sandbox_agent.engine.placement import AUTO, Placement, place
@@ -18,6 +19,7 @@ from sandbox_agent.frontends import words
 from sandbox_agent.policy.policy import SandboxSettings
 from sandbox_agent.sandboxes.base import ExecResult, SandboxInfo
 from sandbox_agent.sandboxes.docker import create
+from sandbox_agent.sandboxes.egress.outlet import Plan
 from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.engine import Engine
 from sandbox_agent.sandboxes.inspection import deviations
@@ -31,20 +33,25 @@ TRIAL_UID = 65532
 """Tools never run as 0, whoever asks."""
 
 
-async def try_sandbox(engine: Engine, settings: SandboxSettings, *, in_volume: bool = False) -> list[Check]:
+async def try_sandbox(
+    engine: Engine, settings: SandboxSettings, *, gate: Plan | None = None, in_volume: bool = False
+) -> list[Check]:
     """Start, run, attack a little, remove; the container is gone afterwards whatever happened.
 
     Args:
         engine: where.
         settings: what the policy asks for: image, runtime and filter are looked at.
+        gate: of a session's way out, where it has one.
         in_volume: the engine sees no file of this machine.
     """
     with tempfile.TemporaryDirectory(prefix="sandbox-agent-doctor-") as parent:
-        sandbox = create(_spec(Path(parent), settings, in_volume), engine.endpoint)
+        spec = replace(_spec(Path(parent), settings, in_volume), egress_env=gate.env if gate is not None else {})
+        sandbox = create(spec, engine.endpoint)
         started = time.monotonic()
         try:
             info = await sandbox.start()
             ready_s = time.monotonic() - started
+            forwarder = [await try_forwarder(sandbox, gate)] if gate is not None else []
             result = await sandbox.exec(["bash", "-c", "true"], timeout_s=10)
             reached = await check_inside(sandbox)
             changed = await deviations(engine, info.id)
@@ -54,7 +61,7 @@ async def try_sandbox(engine: Engine, settings: SandboxSettings, *, in_volume: b
             await sandbox.close()
             if in_volume:
                 await remove_all(engine.endpoint, sandbox.spec.session_id)
-        return [*_checks(info, result, ready_s), _as_asked(changed), *reached]
+        return [*_checks(info, result, ready_s), _as_asked(changed), *forwarder, *reached]
 
 
 def _as_asked(changed: list[str]) -> Check:

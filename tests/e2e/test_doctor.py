@@ -10,13 +10,18 @@ from program import Program, containers_of
 pytestmark = pytest.mark.docker
 
 PLANTED = ["fifo", "link", "folder-link", "dotdot", "absolute", "socket"]
-BEFORE = ["key", "state", "policy", *PLANTED, "engine", "users", "seccomp", "cgroup", "runtime", "level", "image"]
+ENGINE = ["engine", "users", "seccomp", "cgroup", "runtime", "level", "image"]
+BEFORE = ["key", "state", "policy", "egress", *PLANTED, *ENGINE]
 INSIDE = ["engine-api", "vsock", "network", "namespace"]
-NAMES = [*BEFORE, "sandbox", "isolation", "transport", "as-asked", *INSIDE, "workspace", "disk"]
+NAMES = [*BEFORE, "sandbox", "isolation", "transport", "as-asked", "forwarder", *INSIDE, "workspace", "disk"]
 
 
 def test_doctor_tries_a_container_and_says_how_it_is_isolated(program: Program) -> None:
-    """Every check has its entry; nothing is left on the engine."""
+    """Every check has its entry, the gate of a policy that lists hosts among them; nothing is left on the engine."""
+    own = program.home / "config" / "sandbox-agent" / "policy.yaml"
+    own.parent.mkdir(parents=True)
+    mirror = "{host: b.example.org, port: 80, allow_private: true}"
+    own.write_text(f'sandbox: {{allow_hosts: ["a.example.org:443", {mirror}]}}\n')
     ended = program.call("doctor", "--json")
     checks = {check["name"]: check for check in ended.document["checks"]}
 
@@ -24,8 +29,9 @@ def test_doctor_tries_a_container_and_says_how_it_is_isolated(program: Program) 
     assert list(checks) == NAMES
     assert checks["key"]["level"] == "warn"
     assert "/docker.sock" in checks["engine"]["text"]
-    assert "no network" in checks["isolation"]["text"]
-    assert {checks[name]["level"] for name in (*PLANTED, "as-asked", *INSIDE)} == {"ok"}
+    assert "network by the gate only" in checks["isolation"]["text"]
+    assert "open through the gate: a.example.org:443, b.example.org:80 (private) (no" in checks["egress"]["text"]
+    assert {checks[name]["level"] for name in (*PLANTED, "egress", "as-asked", "forwarder", *INSIDE)} == {"ok"}
     assert checks["level"]["text"].count("; ") == 4
 
 
@@ -37,6 +43,7 @@ def test_doctor_for_people_is_one_line_a_check(program: Program) -> None:
     assert ended.code == 0
     assert [line.split()[1] for line in lines if not line.startswith(" ")] == [*BEFORE, "sandbox"]
     assert "\x1b" not in ended.stdout
+    assert "egress      no network: the policy lists no host" in ended.stdout
 
 
 @pytest.mark.parametrize("arguments", [["doctor"], ["doctor", "--json"], ["reap"]])

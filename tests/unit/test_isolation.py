@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from sandbox_agent.cli.egress_check import check_egress
 from sandbox_agent.cli.host_checks import check_planted
 from sandbox_agent.cli.isolation import check_exposure, check_runtime, level, old_runc
 from sandbox_agent.errors import SandboxStartError
+from sandbox_agent.hostnames import entry_of
 from sandbox_agent.policy.policy import SandboxSettings
 from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.engine import Engine
@@ -204,3 +206,26 @@ def test_podman_that_sees_none_of_our_files_gets_no_sandbox_without_a_filter() -
     with pytest.raises(SandboxStartError, match="filter of system calls"):
         adapt(engine, {"HostConfig": {}}, None)
     engine.close()
+
+
+def test_what_the_policy_opens_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing, hosts with those of groups, or why the gate cannot be made; without asking any of them."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("npm_config_registry", "https://me:s3cret@n.example/")
+    closed = check_egress(SandboxSettings())
+    assert (closed.check.level, closed.plan) == ("ok", None)
+    assert "no network" in closed.check.text
+
+    listed = tuple(entry_of(one) for one in ("a.org:443", "@node", *(f"h{n}.org:80" for n in range(9))))
+    opened = check_egress(SandboxSettings(allow_hosts=listed, egress_bytes=5))
+    assert opened.plan is not None
+    assert "a.org:443, n.example:443, h0.org:80" in opened.check.text
+    assert "h7.org:80 and 1 more (5 bytes in all" in opened.check.text
+    assert "s3cret" not in opened.check.text
+
+    monkeypatch.setenv("ALL_PROXY", "socks5://x:1")
+    failing = check_egress(SandboxSettings(allow_hosts=listed))
+    assert (failing.check.level, failing.plan) == ("fail", None)
+    assert "is no http:// or https:// proxy" in failing.check.text

@@ -1,7 +1,7 @@
 """The rules: which host and port may be asked for, and which of a name's addresses may be connected to.
 
-There is one gate for everything that leaves the container, whatever the protocol. Nothing listed is nothing allowed. The
-list is that of the session's start and stays: nothing that is read later can widen it, or go wrong. Pure.
+There is one gate for everything that leaves the container, whatever the protocol. Nothing listed is nothing allowed.
+The list is that of the session's start: nothing that is read later can widen it, or go wrong. Pure.
 """
 
 from __future__ import annotations
