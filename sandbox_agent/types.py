@@ -107,6 +107,8 @@ class Subject:
     `summary` is one line (unsanitised). `command` is the shell text of Bash. `specifier` is what a rule
     `Tool(specifier)` is compared with for Task, WebFetch and tools of MCP servers; rules about other tools of an
     embedding program have none. `cwd` is where a command starts: relative paths in it are seen from there.
+    `sends_out`: something leaves the container, so that the call is not allowed for only reading. `needs_person` is why
+    no rule and no mode can allow it, but only a person who is asked; None where they can.
     """
 
     summary: str
@@ -114,6 +116,8 @@ class Subject:
     command: str | None = None
     specifier: str | None = None
     cwd: str = WORKSPACE_MOUNT
+    sends_out: bool = False
+    needs_person: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from sandbox_agent.errors import SandboxAgentError
 from sandbox_agent.events import Event
 from sandbox_agent.frontends.approve import ConsoleApprover
 from sandbox_agent.frontends.headless import OutputFormat
+from sandbox_agent.frontends.questions import ConsoleQuestions
 from sandbox_agent.frontends.summary import EXIT_BROKEN_PIPE, RunSummary, status_of
 from sandbox_agent.types import Mode
 
@@ -146,9 +147,10 @@ async def _run(job: Job) -> None:
 async def _session(job: Job) -> None:
     terminal = job.screen.terminal
     approver = ConsoleApprover(terminal) if terminal is not None else None
+    ask = ConsoleQuestions(terminal) if terminal is not None else None
     session: Session | None = None
     try:
-        async with open_session(job.config, approver=approver) as session:
+        async with open_session(job.config, approver=approver, ask=ask) as session:
             gc.freeze()  # what was imported stays; `main` had collecting off meanwhile
             gc.enable()
             job.stop.interrupt = session.interrupt

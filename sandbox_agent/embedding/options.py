@@ -11,6 +11,7 @@ from sandbox_agent.engine.hooks import ProgramHook
 from sandbox_agent.engine.session import Approver
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.tools.base import Tool
+from sandbox_agent.tools.questions import Ask
 from sandbox_agent.types import Mode
 
 
@@ -40,6 +41,8 @@ class Options(TypedDict, total=False):
     """Tools that this program carries out, see `build_tool`."""
     approver: Approver | None
     """Asked where the policy asks; None denies."""
+    answerer: Ask | None
+    """Answers the model's own questions; None tells it to decide by itself."""
     hooks: Sequence[ProgramHook]
 
 

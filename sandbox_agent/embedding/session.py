@@ -47,6 +47,7 @@ class Session:
         self._config = config_of(options)
         self._tools = tuple(options.get("tools", ()))
         self._approver = options.get("approver")
+        self._answerer = options.get("answerer")
         self._hooks = tuple(options.get("hooks", ()))
         self._stack = AsyncExitStack()
         self._entered = False
@@ -76,7 +77,9 @@ class Session:
         except RuntimeError as exc:
             raise RuntimeError("sandbox_agent needs an event loop of asyncio; trio will not do") from exc
         self._opened = await self._stack.enter_async_context(
-            open_session(self._config, approver=self._approver, hooks=self._hooks, tools=self._tools)
+            open_session(
+                self._config, approver=self._approver, ask=self._answerer, hooks=self._hooks, tools=self._tools
+            )
         )
         return self
 

@@ -15,6 +15,7 @@ import anyio.to_thread
 from sandbox_agent import registry
 from sandbox_agent.engine.session import Session
 from sandbox_agent.events import EgressDecided, EgressEnded, Event, Notice
+from sandbox_agent.hostnames import HostEntry
 from sandbox_agent.policy.policy import SandboxSettings
 from sandbox_agent.prompts import prompt
 from sandbox_agent.sandboxes.base import Sandbox
@@ -35,11 +36,16 @@ class WayOut:
         """`module` is `sandboxes.egress.outlet`, which is imported only where it is needed; `made` is its plan."""
         self.env: Mapping[str, str] = made.env
         self.notes: tuple[str, ...] = made.notes
+        self._entries: tuple[HostEntry, ...] = made.entries
         self.hosts: tuple[str, ...] = tuple(entry.text for entry in made.entries)
         self._kinds = module
         self._outlet = module.Outlet(made, self._tell, environ=environ)
         self._session: Session | None = None
         self._opened = anyio.Event()
+
+    def opens(self, host: str, port: int) -> bool:
+        """Whether an entry is about a canonical host at a port."""
+        return any(entry.covers(host, port) for entry in self._entries)
 
     async def open(self, sandbox: Sandbox) -> None:
         """Start the forwarder; returns when it listens.

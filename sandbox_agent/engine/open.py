@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 
 from sandbox_agent import __version__, registry
 from sandbox_agent.config import RunConfig, config_dir, sessions_dir
-from sandbox_agent.engine import egress, session_hooks
+from sandbox_agent.engine import egress, offered, session_hooks
 from sandbox_agent.engine.agent_types import FOLDER as AGENT_TYPES
 from sandbox_agent.engine.agent_types import load_agent_types
 from sandbox_agent.engine.checkpoints import Checkpoints
@@ -36,6 +36,7 @@ from sandbox_agent.engine.model_choice import model_kind
 from sandbox_agent.engine.own_tools import names_of, pool_of, told
 from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past, new_session_id
 from sandbox_agent.engine.placement import AUTO, Placement, forget
+from sandbox_agent.engine.planning import told_at_start
 from sandbox_agent.engine.reaping import reap_workspaces
 from sandbox_agent.engine.secrecy import Secrecy
 from sandbox_agent.engine.session import Approver, Rights, Session
@@ -54,6 +55,7 @@ from sandbox_agent.prompts import prompt
 from sandbox_agent.sandboxes.endpoint import Endpoint, ping, resolve_endpoint
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.tools.base import Tool, ToolContext
+from sandbox_agent.tools.questions import Ask
 from sandbox_agent.workspaces.record import Record
 
 
@@ -62,13 +64,15 @@ async def open_session(
     config: RunConfig,
     *,
     approver: Approver | None = None,
+    ask: Ask | None = None,
     hooks: Sequence[ProgramHook] = (),
     tools: Sequence[Tool] = (),
 ) -> AsyncIterator[Session]:
     """A session for one run; its container is removed and its record closed on the way out, whatever happens.
 
-    Changes that were not applied stay in the session's folder for `apply ID`. `hooks` are functions of the program,
-    which run before those of the policy; `tools` are its own, which run on this machine.
+    Changes that were not applied stay in the session's folder for `apply ID`. `approver` says whether what is asked may
+    run, `ask` answers the model's own questions; None: nobody does. `hooks` are functions of the program, which run
+    before those of the policy; `tools` are its own, which run on this machine.
 
     Raises:
         ConfigError: the configuration cannot be used (policy, model, key, tools, unknown session).
@@ -81,7 +85,7 @@ async def open_session(
             kind, name = model_kind(config.model)
             loading = LoadingModel(lambda: registry.load("models", kind).create(name))
             tasks.start_soon(loading.load)
-            session = await _open(config, approver, hooks, tools, tasks)
+            session = await _open(config, approver, ask, hooks, tools, tasks)
             try:
                 session.model = await loading.loaded()
                 yield session
@@ -105,6 +109,7 @@ async def open_session(
 async def _open(
     config: RunConfig,
     approver: Approver | None,
+    ask: Ask | None,
     hooks: Sequence[ProgramHook],
     tools: Sequence[Tool],
     tasks: TaskGroup,
@@ -146,7 +151,7 @@ async def _open(
         mode=policy.mode,
         limits=policy.limits,
         ctx=ctx,
-        system=tuple({"type": "text", "text": text} for text in (prompt("system"), *egress.told_to_model(way_out))),
+        system=tuple({"type": "text", "text": text} for text in _instructions(policy, way_out)),
         tape=tape,
         lock=lock,
         tasks=tasks,
@@ -154,6 +159,8 @@ async def _open(
         approver=approver,
         save_rule=partial(saved.save, config_dir() / SAVED_RULES_FILE),
     )
+    opens = way_out.opens if way_out is not None else None
+    offered.attach(session, ask=ask, opens=opens, planned=past is not None and past.planned)
     team = Team(types, policy.limits, session.jobs, past.agents if past else ())
     team.attach(session)
     _begin(session, config, settings, past, placement)
@@ -177,6 +184,11 @@ async def _before_end(session: Session) -> None:
     """Nothing runs any more when the hooks of the end look at the workspace, and the review after them."""
     await session.jobs.close()
     await session_hooks.end(session)
+
+
+def _instructions(policy: Policy, way_out: egress.WayOut | None) -> tuple[str, ...]:
+    """What the model is told before the task."""
+    return (prompt("system"), *egress.told_to_model(way_out), *told_at_start(policy.mode))
 
 
 def _bound_disk(session: Session, folder: Path, settings: SandboxSettings) -> None:

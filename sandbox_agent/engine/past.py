@@ -17,6 +17,7 @@ from sandbox_agent.events import (
     CheckpointTaken,
     ConversationRewound,
     Event,
+    ModeChanged,
     SessionStarted,
     ToolFinished,
     ToolResultsMessage,
@@ -34,7 +35,7 @@ class Past:
 
     `missing` are results that its last turn lacks; `warning` says what was repaired, or None. `last_step` is the last
     checkpoint that it tells of, -1 if there is none; `drift_told` see `Session`; `workspace` is what it worked on last.
-    `agents` are its sub-agents, `conversations` what each has said.
+    `agents` are its sub-agents, `conversations` what each has said. `planned`: the model was in plan mode at its end.
     """
 
     session_id: str
@@ -46,6 +47,7 @@ class Past:
     workspace: str = ""
     agents: tuple[AgentStarted, ...] = ()
     conversations: dict[str, list[JsonObject]] = field(default_factory=dict)
+    planned: bool = False
 
     def moved_to(self, host: Path) -> str | None:
         """What to tell a person whose session goes on in another folder than it knows; None where it is the same."""
@@ -133,7 +135,14 @@ def load_past(sessions: Path, wanted: str, workspace: Path) -> Past:
         conversations={
             one.agent_id: history.repair(history.fold(events, agent_id=one.agent_id)).messages for one in agents
         },
+        planned=_in_plan_mode(events),
     )
+
+
+def _in_plan_mode(events: Iterable[Event]) -> bool:
+    """Whether the model had begun to plan, and nothing ended that."""
+    changes = [event for event in events if isinstance(event, ModeChanged)]
+    return bool(changes) and changes[-1].by == "model"
 
 
 def conversation_entries(entries: Iterable[Entry]) -> list[Entry]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from sandbox_agent import registry
 from sandbox_agent.engine.late import LoadingModel
 from sandbox_agent.engine.model_choice import model_kind
+from sandbox_agent.engine.planning import choose
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import PolicyError
-from sandbox_agent.events import ConversationCleared, ModeChanged, ModelChanged
+from sandbox_agent.events import ConversationCleared, ModelChanged
 from sandbox_agent.policy.modes import looseness
 from sandbox_agent.types import Mode
 
@@ -26,10 +27,7 @@ def set_mode(session: Session, mode: Mode) -> None:
     if loosest is not None and looseness(mode) > looseness(loosest):
         location = dict(session.policy.locks).get("mode")
         raise PolicyError(f"the mode {mode.value} is looser than {loosest.value}, which is locked", location=location)
-    if mode is session.mode:
-        return
-    before, session.mode = session.mode, mode
-    session.emit(ModeChanged(mode=mode.value, before=before.value))
+    choose(session, mode)
 
 
 async def set_model(session: Session, spec: str) -> None:

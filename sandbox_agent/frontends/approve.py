@@ -35,7 +35,7 @@ class ConsoleApprover:
             self._show(request, shown)
             whole = not shown.long
             while True:
-                typed = await self._terminal.ask("  [y/s/a/n] > " if whole else "  [v/n] > ")
+                typed = await self._terminal.ask(f"  [{_letters(request)}] > " if whole else "  [v/n] > ")
                 if typed is None:
                     return ApprovalAnswer(False, reason="nobody answered (end of input)", by="person")
                 word, _, rest = typed.partition(" ")
@@ -58,7 +58,8 @@ class ConsoleApprover:
     def _scope(self, word: str, request: ApprovalRequest) -> str | None:
         if word in _ALWAYS:
             return "always" if request.suggested_rules else None
-        return _SCOPES.get(word)
+        scope = _SCOPES.get(word)
+        return None if scope == "session" and request.subject.needs_person is not None else scope
 
     async def _refused(self, reason: str) -> ApprovalAnswer:
         if not reason:
@@ -103,7 +104,9 @@ class ConsoleApprover:
         rules = request.suggested_rules
         below = "the rule below" if len(rules) == 1 else f"the {len(rules)} rules below"
         line("  y  yes, once")
-        if not rules:
+        if request.subject.needs_person is not None:
+            pass  # it is asked each time
+        elif not rules:
             line("  s  yes, and exactly this again during this session")
         else:
             line(f"  s  yes, and during this session whatever fits {below}")
@@ -112,6 +115,10 @@ class ConsoleApprover:
         for rule in rules:
             for text in marked(exact(rule).text, self._printer.console.width):
                 line(text)
+
+
+def _letters(request: ApprovalRequest) -> str:
+    return "y/s/a/n" if request.subject.needs_person is None else "y/n"
 
 
 def _elsewhere(request: ApprovalRequest) -> list[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import anyio
-
 from sandbox_agent.frontends.exact_view import marked
 from sandbox_agent.frontends.sanitise import exact, sanitise
 from sandbox_agent.frontends.terminal import Asker
@@ -16,26 +14,24 @@ _NUMBERS = re.compile(r"[0-9]{1,3}(?:[ ,]+[0-9]{1,3})*")
 
 
 class ConsoleQuestions:
-    """The `Ask` of an interactive run. `turn` is shared with whoever else asks at this terminal."""
+    """The `Ask` of an interactive run. The engine sees to it that nobody else asks meanwhile."""
 
-    def __init__(self, terminal: Asker, turn: anyio.Lock) -> None:
+    def __init__(self, terminal: Asker) -> None:
         self._terminal = terminal
         self._printer = terminal.printer
-        self._turn = turn
 
     async def __call__(self, questions: Sequence[Question], *, agent_id: str) -> Sequence[Reply] | None:
         """Ask one after the other; None at end of input."""
         replies: list[Reply] = []
-        async with self._turn:
-            await self._terminal.attention()
-            for number, question in enumerate(questions, start=1):
-                who = "the agent" if agent_id == "main" else f"the agent {sanitise(agent_id)}"
-                place = f" ({number} of {len(questions)})" if len(questions) > 1 else ""
-                self._show(question, f"? {who} asks{place}: {sanitise(question.header)}")
-                reply = await self._answer(question)
-                if reply is None:
-                    return None
-                replies.append(reply)
+        await self._terminal.attention()
+        for number, question in enumerate(questions, start=1):
+            who = "the agent" if agent_id == "main" else f"the agent {sanitise(agent_id)}"
+            place = f" ({number} of {len(questions)})" if len(questions) > 1 else ""
+            self._show(question, f"? {who} asks{place}: {sanitise(question.header)}")
+            reply = await self._answer(question)
+            if reply is None:
+                return None
+            replies.append(reply)
         return replies
 
     async def _answer(self, question: Question) -> Reply | None:

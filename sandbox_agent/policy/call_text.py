@@ -19,8 +19,9 @@ from sandbox_agent.types import WORKSPACE_MOUNT, PathAccess, PermissionRequest, 
 _FORM = re.compile(r"(?P<tool>[A-Za-z][A-Za-z0-9_-]*)(?:\((?P<inner>.*)\))?", re.DOTALL)
 _READS = FAMILIES["Read"]
 _EDITS = FAMILIES["Edit"]
-_OTHERS = frozenset({"Bash", "Task", "TaskOutput", "TaskStop", "TodoWrite", "WebFetch", "WebSearch"})
-_HARMLESS = _READS | {"TaskOutput", "TodoWrite"}
+_DIALOGUE = frozenset({"AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "TodoWrite"})
+_OTHERS = _DIALOGUE | {"Bash", "Task", "TaskOutput", "TaskStop", "WebFetch", "WebSearch"}
+_HARMLESS = _READS | _DIALOGUE | {"TaskOutput", "WebFetch"}
 
 
 def parse_call(text: str, *, cwd: str = WORKSPACE_MOUNT, resolve: bool = True) -> PermissionRequest:
@@ -62,13 +63,17 @@ def command_request(command: str, *, cwd: str = WORKSPACE_MOUNT, resolve: bool =
 def _subject(tool: str, inner: str | None, cwd: str, resolve: bool) -> Subject:
     if tool == "Bash":
         return command_request(inner or "", cwd=cwd, resolve=resolve).subject
+    if tool == "ExitPlanMode":
+        return Subject(tool, needs_person="Leaving plan mode needs a person's yes.")
     if inner is None:
-        return Subject(tool)
+        return Subject(tool, sends_out=tool == "WebFetch")
     if tool in _READS | _EDITS:
         path = inner.replace("~/", TOOLS_HOME + "/", 1) if inner.startswith("~/") else inner
         path = posixpath.normpath(posixpath.join(cwd, "/" + path.lstrip("/") if path.startswith("//") else path))
         return Subject(path, paths=(_led(path, tool in _EDITS, resolve),))
-    return Subject(inner, specifier=_domain(inner) if tool == "WebFetch" else inner)
+    if tool == "WebFetch":
+        return Subject(inner, specifier=_domain(inner), sends_out=True)
+    return Subject(inner, specifier=inner)
 
 
 def _led(path: str, write: bool, resolve: bool) -> PathAccess:

@@ -15,6 +15,8 @@ def judge_call(rules: RuleSet, request: PermissionRequest, mode: Mode) -> Decisi
     restricting = rules.restricting(request)
     if restricting is not None:
         return by_rule(restricting, f"{restricting.label} covers this {request.tool} call")
+    if request.subject.needs_person is not None:
+        return Decision(Verdict.ASK, request.subject.needs_person)
     by_mode = _judge_mode(request, mode)
     if by_mode is not None:
         return by_mode
@@ -80,6 +82,6 @@ def _fallback(rules: RuleSet, request: PermissionRequest) -> Decision:
     unresolved = next((a for a in request.subject.paths if a.resolved is None), None)
     if request.read_only and unresolved is not None and rules.restricts_files(write=unresolved.write):
         return Decision(Verdict.ASK, f"where {unresolved.path} leads is not known, and rules restrict files.")
-    if request.read_only:
+    if request.read_only and not request.subject.sends_out:
         return Decision(Verdict.ALLOW, "it only reads.")
     return Decision(Verdict.ASK, f"no rule allows this {request.tool} call.")

@@ -188,6 +188,8 @@ def _why_none(
         return f"rule {decision.rule}{at} denies it, and no other rule takes that away"
     if decision.rule is not None:
         return f"rule {decision.rule}{at} wants it to be asked, and no allow rule takes that away"
+    if request.subject.needs_person is not None:
+        return "only a person can allow it, when asked"
     if request.subject.command is not None and analyse(request.subject.command).problem is not None:
         return "what cannot be read is never allowed by a rule"
     if policy.allow_locked_by is not None:

@@ -1,7 +1,8 @@
 """One permission rule: `Tool`, `Tool(specifier)`, `mcp__server__*`, parsed once and compared with requests.
 
 `Read(...)` speaks for Read, Grep and Glob and for files that commands read; `Edit(...)` for Edit, Write and
-NotebookEdit and for files that commands write. A rule without specifier is the same as one that covers everything of its tool.
+NotebookEdit and for files that commands write. A rule without specifier is the same as one that covers everything of
+its tool.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.tools.agents import AgentDesk
 from sandbox_agent.tools.jobs import JobDesk
+from sandbox_agent.tools.planning import PlanDesk
 from sandbox_agent.tools.questions import Ask
 from sandbox_agent.types import WORKSPACE_MOUNT, JsonObject, Subject, ToolResult, Withheld
 
@@ -47,6 +48,10 @@ class ToolContext:
     """A folder to search, as spelled and resolved, to what must not be shown of it. The gate sets it."""
     ask: Ask | None = None
     """Puts questions to the person; None where nobody answers any."""
+    plan: PlanDesk | None = None
+    """The way in and out of plan mode; None where there is none."""
+    opens: Callable[[str, int], bool] = lambda host, port: False
+    """Whether the network's gate lets a (canonical) host and port pass."""
 
     restarts_told: int | None = None
     """How many of the sandbox's restarts this agent knows of; None before its first call. The engine's own."""

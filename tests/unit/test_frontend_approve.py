@@ -230,3 +230,30 @@ async def test_cancelling_ends_an_open_question_at_once() -> None:
             await ConsoleApprover(terminal)(request())
 
         assert scope.cancelled_caught
+
+
+async def test_what_needs_a_person_is_offered_for_once_only() -> None:
+    """A yes for longer is no answer to it; a plan is shown line by line."""
+    question = ApprovalRequest(
+        "t1",
+        "ExitPlanMode",
+        Subject("a plan", needs_person="It needs a yes."),
+        {"plan": "1. look\n2. mend"},
+        Decision(Verdict.ASK, "It needs a yes."),
+    )
+    with person("s", "y") as (terminal, screen):
+        answer = await ConsoleApprover(terminal)(question)
+
+    assert answer == ApprovalAnswer(True, "once")
+    assert screen.getvalue() == (
+        "? ExitPlanMode wants to run (15 characters):\n"
+        "  plan (15 characters):\n"
+        "  | 1. look\n"
+        "  | 2. mend\n"
+        "  asked because: It needs a yes.\n"
+        "  y  yes, once\n"
+        "  n  no (n REASON tells the agent why)\n"
+        "  [y/n] > "
+        "  Answer with one of the letters above.\n"
+        "  [y/n] > "
+    )

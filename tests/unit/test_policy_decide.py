@@ -287,3 +287,26 @@ def test_a_rule_for_the_session_leaves_deny_standing() -> None:
     assert bash(after, "make").verdict is Verdict.ALLOW
     assert bash(after, "make install").verdict is Verdict.DENY
     assert bash(before, "make").verdict is Verdict.ASK
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_what_sends_something_out_is_not_allowed_for_only_reading(mode: Mode) -> None:
+    """It is asked, also while planning, until a rule names it; the mode that allows all does so, and dontAsk denies."""
+    request = PermissionRequest(
+        "WebFetch", Subject("x", specifier="domain:a.org", sends_out=True), input_sha256="", read_only=True
+    )
+    alone = {Mode.BYPASS: Verdict.ALLOW, Mode.DONT_ASK: Verdict.DENY}.get(mode, Verdict.ASK)
+    assert policy().decide(request, mode).verdict is alone
+    assert policy(allow=["WebFetch(domain:a.org)"]).decide(request, mode).verdict is Verdict.ALLOW
+    assert policy(deny=["WebFetch(domain:*.org)"]).decide(request, mode).verdict is Verdict.DENY
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_what_needs_a_person_is_asked_in_every_mode(mode: Mode) -> None:
+    """No rule and no mode speaks for them; a deny stands, and nobody is asked under dontAsk."""
+    request = PermissionRequest("ExitPlanMode", Subject("x", needs_person="It needs a yes."), "", read_only=True)
+    found = policy(allow=["ExitPlanMode"]).decide(request, mode)
+    assert found.verdict is (Verdict.DENY if mode is Mode.DONT_ASK else Verdict.ASK)
+    assert found.reason.startswith("It needs a yes.")
+    assert policy(deny=["ExitPlanMode"]).decide(request, mode).verdict is Verdict.DENY
+    assert policy().suggest_rules(request, mode) == ()

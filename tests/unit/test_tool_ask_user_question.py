@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import anyio
 import pytest
 from frontend_person import END_OF_INPUT, person
 
@@ -133,7 +132,7 @@ SCREEN = """\
 async def test_a_person_answers_by_number_or_in_words() -> None:
     """What is no answer is asked again."""
     with person("3", "1,2", "2", "3, 1 1") as (terminal, screen):
-        replies = await ConsoleQuestions(terminal, anyio.Lock())(QUESTIONS, agent_id="main")
+        replies = await ConsoleQuestions(terminal)(QUESTIONS, agent_id="main")
     assert replies == [Reply(("Postgres",)), Reply(("ruff", "tests"))]
     assert screen.getvalue().startswith(SCREEN)
     assert "  Several can be taken, as in 1,2.\n" in screen.getvalue()
@@ -150,14 +149,14 @@ async def test_a_person_answers_by_number_or_in_words() -> None:
 async def test_own_words_nothing_and_end_of_input(typed: list[str], replies: list[Reply] | None) -> None:
     """Enter alone passes a question over; end of input answers none."""
     with person(*typed) as (terminal, _):
-        assert await ConsoleQuestions(terminal, anyio.Lock())(QUESTIONS[:1], agent_id="main") == replies
+        assert await ConsoleQuestions(terminal)(QUESTIONS[:1], agent_id="main") == replies
 
 
 async def test_nothing_in_a_question_looks_like_ours() -> None:
     """Each line of it is marked, and what a terminal obeys is shown as an escape."""
     bad = Question("a\n  [1-2] > \x1b[2Jx\r", "h\n? x", (Choice("l\nz", "d\u202e"), Choice("b", "")))
     with person("1") as (terminal, screen):
-        await ConsoleQuestions(terminal, anyio.Lock())([bad], agent_id="evil\n\x1b[2J")
+        await ConsoleQuestions(terminal)([bad], agent_id="evil\n\x1b[2J")
     text = screen.getvalue()
     assert "\x1b" not in text
     assert "\u202e" not in text

@@ -77,6 +77,8 @@ def test_what_a_tool_does_not_claim_is_false() -> None:
         ("AskUserQuestion", (True, False, False)),
         ("Bash", (False, False, False)),
         ("Edit", (False, False, True)),
+        ("EnterPlanMode", (True, False, False)),
+        ("ExitPlanMode", (True, False, False)),
         ("Glob", (True, True, False)),
         ("Grep", (True, True, False)),
         ("NotebookEdit", (False, False, True)),

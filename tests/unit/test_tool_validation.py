@@ -124,6 +124,8 @@ def test_every_schema_forbids_other_fields() -> None:
         ("Read", {"file_path", "offset", "limit", "pages"}),
         ("Write", {"file_path", "content"}),
         ("Edit", {"file_path", "old_string", "new_string", "replace_all"}),
+        ("EnterPlanMode", set()),
+        ("ExitPlanMode", {"plan"}),
         ("Glob", {"pattern", "path"}),
         ("NotebookEdit", {"notebook_path", "cell_id", "new_source", "cell_type", "edit_mode"}),
         ("TodoWrite", {"todos"}),
