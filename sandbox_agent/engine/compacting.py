@@ -41,7 +41,7 @@ async def make_room(session: Session, spend: Spend) -> None:
     Raises:
         ModelError: it has to be summarised, and the model gave no summary.
     """
-    used = session.window.used(session.messages, _fixed(session))
+    used = session.window.used(session.messages, fixed(session))
     window = await _window_tokens(session, used)
     if used < FULL_PART * window or _trimmed(session, used, window):
         return
@@ -63,7 +63,7 @@ async def after_refusal(session: Session, spend: Spend, refusal: str) -> None:
         ModelError: nothing of it can go, or no summary was to be had.
     """
     session.window.learn(refusal)
-    used = session.window.used(session.messages, _fixed(session))
+    used = session.window.used(session.messages, fixed(session))
     window = await _window_tokens(session, used)
     used = max(used, window)  # what was estimated was too little
     if _trimmed(session, used, window):
@@ -93,7 +93,7 @@ async def compact(session: Session, *, focus: str | None = None) -> bool:
     """
     if not compaction.can_compact(session.messages):
         return False
-    used = session.window.used(session.messages, _fixed(session))
+    used = session.window.used(session.messages, fixed(session))
     window = await _window_tokens(session, used)
     await _compact(session, "asked", session.budget.spend, used, window, focus)
     return True
@@ -132,7 +132,7 @@ async def _compact(
     facts = compaction.Facts(permissions(session.policy, session.mode), session.ctx.cwd)
     shorter = compaction.compacted(session.messages, summary.text, facts, window)
     session.window.forget()
-    after = session.window.used(shorter, _fixed(session))
+    after = session.window.used(shorter, fixed(session))
     session.emit(
         ConversationCompacted(
             agent_id=session.agent_id,
@@ -202,7 +202,7 @@ async def _window_tokens(session: Session, used: int) -> int:
     return await session.window.tokens(session.model, used, session.other_model)
 
 
-def _fixed(session: Session) -> object:
+def fixed(session: Session) -> object:
     return session.system, session.pool.definitions()
 
 

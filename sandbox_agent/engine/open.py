@@ -24,6 +24,7 @@ from sandbox_agent.config import RunConfig, config_dir, sessions_dir
 from sandbox_agent.engine import egress, offered, session_hooks
 from sandbox_agent.engine.agent_types import FOLDER as AGENT_TYPES
 from sandbox_agent.engine.agent_types import load_agent_types
+from sandbox_agent.engine.budget import Budget
 from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.container import facts_of, settings_to_go_on, spec_of
 from sandbox_agent.engine.discarding import discard
@@ -46,6 +47,7 @@ from sandbox_agent.engine.subagents import Team, with_types
 from sandbox_agent.errors import SandboxAgentError, SandboxStartError
 from sandbox_agent.events import Notice, SandboxReady, SessionStarted, ToolResultsMessage
 from sandbox_agent.models.base import Model
+from sandbox_agent.models.prices import Prices
 from sandbox_agent.policy import saved
 from sandbox_agent.policy.hooks import check_programs_outside
 from sandbox_agent.policy.layers import CommandLine
@@ -88,6 +90,8 @@ async def open_session(
             session = await _open(config, approver, ask, hooks, tools, tasks)
             try:
                 session.model = await loading.loaded()
+                if config.model.startswith("anthropic:"):  # beside the first request: it costs 0.25 s
+                    tasks.start_soon(anyio.to_thread.run_sync, session.budget.prices.load)
                 yield session
                 await session.jobs.close()
                 await session.last_look()
@@ -118,6 +122,7 @@ async def _open(
     if past is not None:  # no policy may come from the folder that is really worked on
         config = replace(config, workspace=stands_on(sessions_dir() / past.session_id) or config.workspace)
     policy = _policy(config)
+    await anyio.to_thread.run_sync(Budget(policy.limits, Prices(policy.prices)).check, config.model)
     types = load_agent_types(config_dir() / AGENT_TYPES, names_of(tools))
     pool = with_types(pool_of(policy, tools), types)
     endpoint = await anyio.to_thread.run_sync(reachable_engine)
