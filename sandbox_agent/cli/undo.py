@@ -9,9 +9,9 @@ import anyio
 import click
 
 from sandbox_agent.engine.forking import session_folder
-from sandbox_agent.engine.undoing import Undone, undo_session
+from sandbox_agent.engine.undoing import undo_session
 from sandbox_agent.errors import ConfigError
-from sandbox_agent.frontends import words
+from sandbox_agent.frontends import undo_view
 from sandbox_agent.frontends.printer import Printer, make_console
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.frontends.terminal import Terminal, open_terminal
@@ -46,7 +46,9 @@ def COMMAND(session_id: str, to: int | None, rewind: bool | None) -> int:
     def tell(text: str) -> None:
         printer.line(f"! {sanitise(text)}")
 
-    _report(printer, anyio.run(partial(undo_session, session_id, to, rewind=rewind, tell=tell)), rewound=rewind)
+    undone = anyio.run(partial(undo_session, session_id, to, rewind=rewind, tell=tell))
+    undo_view.show(printer, undone.reached, rewound=rewind)
+    printer.line(f"Go on: sandbox-agent run --resume {undone.session_id} TASK")
     return 0
 
 
@@ -58,19 +60,3 @@ def _ask(printer: Printer) -> bool:
     if answer is None:
         raise click.Abort
     return answer.lower() in ("y", "yes")
-
-
-def _report(printer: Printer, undone: Undone, *, rewound: bool) -> None:
-    reached = undone.reached
-    what = f"{words.count(reached.changed, 'path')} changed back" if reached.changed else "nothing had to be changed"
-    number = reached.target.number
-    printer.line(f"The workspace is as it was after step {number}: {what} (now step {reached.step.number}).")
-    for path in reached.restored.theirs:
-        printer.line(f"Left as it is: {sanitise(path)} (changed in your folder before its content was kept)", "yellow")
-    for path in reached.restored.impossible:
-        printer.line(f"Not made again: {sanitise(path)} (a socket or device)", "yellow")
-    for path, why in reached.restored.strangers.items():
-        printer.line(f"Brought back, but not its owner: {sanitise(path)} ({sanitise(why)})", "yellow")
-    if rewound:
-        printer.line("The conversation is rewound to that step, too.")
-    printer.line(f"Go on: sandbox-agent run --resume {undone.session_id} TASK")

@@ -6,6 +6,7 @@ Each is an event of the record, so that whoever reads it knows by what a call wa
 from __future__ import annotations
 
 from sandbox_agent import registry
+from sandbox_agent.engine import planning
 from sandbox_agent.engine.late import LoadingModel
 from sandbox_agent.engine.model_choice import model_kind
 from sandbox_agent.engine.planning import choose

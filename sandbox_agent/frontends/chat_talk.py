@@ -1,0 +1,122 @@
+"""A chat as it stands: what runs, what was used, which messages wait. Folded from events; it draws nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sandbox_agent.engine.queue import Priority, QueuedMessage
+from sandbox_agent.engine.session import Session
+from sandbox_agent.events import AssistantMessage, ConversationCleared, Event, RunFinished, ToolFinished, UserMessage
+from sandbox_agent.frontends import words
+from sandbox_agent.frontends.outcome import plain_text
+from sandbox_agent.frontends.sanitise import sanitise
+from sandbox_agent.types import JsonObject, Usage
+
+SHOWN_WAITING = 3
+LINE_CHARS = 100
+
+
+@dataclass(slots=True)
+class Spent:
+    """What the runs of a chat used. `cost_usd` is what is known; `priced` is False once something is not."""
+
+    runs: int = 0
+    turns: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float = 0.0
+    priced: bool = True
+
+    def add(self, ended: RunFinished) -> None:
+        """A run ended."""
+        self.runs += 1
+        self.turns += ended.turns
+        self.usage += ended.usage
+        self.cost_usd += ended.cost_usd or 0.0
+        self.priced = self.priced and (ended.cost_usd is not None or ended.usage == Usage())
+
+
+@dataclass(slots=True)
+class Talk:
+    """One session with its person. `running_since_s` is None while the agent rests; `last` is how the last run ended.
+
+    `spent` has the runs that ended, `running` what the present one has used so far.
+    """
+
+    session: Session
+    running_since_s: float | None = None
+    last: RunFinished | None = None
+    spent: Spent = field(default_factory=Spent)
+    running: Usage = field(default_factory=Usage)
+    todos: Sequence[JsonObject] = ()
+    waiting: list[QueuedMessage] = field(default_factory=list)
+
+    def feed(self, event: Event) -> None:
+        """Take in one event."""
+        match event:
+            case AssistantMessage():
+                self.running += event.usage
+            case ToolFinished(is_error=False) if isinstance(event.meta.get("todos"), list) and _main(event):
+                self.todos = event.meta["todos"]
+            case UserMessage() | RunFinished() if _main(event):
+                self._delivered()
+                if isinstance(event, RunFinished):
+                    self.last, self.running = event, Usage()
+                    self.spent.add(event)
+            case ConversationCleared():
+                self.todos = ()
+            case _:
+                pass
+
+    def say(self, text: str) -> None:
+        """A message of the person's; it goes in before the agent's next step, or begins a run."""
+        self.waiting.append(self.session.queue.put(text, Priority.NEXT))
+
+    def hurry(self) -> bool:
+        """Deliver what waits at once: it ends the present turn. False where nothing waits."""
+        self._delivered()
+        texts = [plain_text(message.content) for message in self.waiting]
+        for message in self.waiting:
+            self.session.queue.withdraw(message)
+        self.waiting = [self.session.queue.put(text, Priority.NOW) for text in texts]
+        return bool(texts)
+
+    def _delivered(self) -> None:
+        if not self.session.queue.waiting(Priority.NEXT):
+            self.waiting.clear()
+
+    def status(self) -> str:
+        """One sanitised line: mode, model, and what is going on."""
+        session = self.session
+        jobs = len(session.jobs.running())
+        parts = [session.mode.value, sanitise(session.model.name)]
+        if self.running_since_s is not None:
+            seconds = int(time.monotonic() - self.running_since_s)
+            shown = f"{seconds} s" if seconds < 60 else f"{seconds // 60} min {seconds % 60:02d} s"
+            parts.append(f"working {shown}")
+            parts.append("Esc delivers it now" if self.waiting else "Esc interrupts")
+        if jobs:
+            parts.append(words.count(jobs, "job"))
+        if self.running_since_s is None:
+            parts.append("/help")
+        return " · ".join(parts)
+
+    def notes(self) -> list[str]:
+        """Sanitised lines: the step of the todo list that is being done, and messages that wait."""
+        lines = []
+        done = sum(one.get("status") == "completed" for one in self.todos)
+        for todo in self.todos:
+            if todo.get("status") == "in_progress":
+                doing = sanitise(str(todo.get("activeForm") or todo.get("content")))
+                lines.append(f"[>] {words.shorten(doing, LINE_CHARS)} ({done} of {len(self.todos)} done)")
+        if self.running_since_s is not None:
+            texts = [sanitise(plain_text(message.content)) for message in self.waiting]
+            lines += [f"waits: {words.shorten(text, LINE_CHARS)}" for text in texts[:SHOWN_WAITING]]
+            if len(texts) > SHOWN_WAITING:
+                lines.append(f"waits: {len(texts) - SHOWN_WAITING} more")
+        return lines
+
+
+def _main(event: Event) -> bool:
+    return event.agent_id == "main"
