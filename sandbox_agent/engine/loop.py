@@ -1,7 +1,7 @@
 """The loop: ask the model, run its calls, answer, until it stops or a limit is hit. One straight path.
 
 run ─ drive ─ _turn ─ _ask ─ compacting.make_room
-                    │      └ _ask_model
+                    │      └ asking.ask
                     └ calls.run_calls
 
 `run` is of the first agent of a session, `drive` of any: a sub-agent is driven by the call that started it.
@@ -17,24 +17,20 @@ from functools import partial
 import anyio
 
 from sandbox_agent.engine import calls, compacting, session_hooks
-from sandbox_agent.engine.answers import check_answer
+from sandbox_agent.engine.asking import Asked, Choice, ask, refusal_of
 from sandbox_agent.engine.budget import amount
+from sandbox_agent.engine.early import Head
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ModelError, ModelRejectedError, ReplayMismatchError, SandboxAgentError, SandboxError
 from sandbox_agent.events import (
-    AssistantMessage,
     Event,
     LimitReached,
-    ModelRetrying,
     Notice,
-    RequestStarted,
     RunFinished,
-    TextDelta,
-    ThinkingDelta,
     UserMessage,
 )
-from sandbox_agent.models.base import Answer, ModelRequest, Retrying, TextPiece, ThinkingPiece
+from sandbox_agent.models.base import Answer
 from sandbox_agent.prompts import prompt as prompt_text
 from sandbox_agent.types import Usage
 
@@ -52,6 +48,7 @@ class Progress:
     turns: int = 0
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
+    choice: Choice = field(default_factory=Choice)
     text: str = ""
     odd_answers: int = 0
     exceeded: bool = False
@@ -179,39 +176,35 @@ async def _turn(session: Session, progress: Progress) -> None:
     # What waited before the first turn stands before the task already; a note that came since can wait one turn.
     _hear(session, Priority.NEXT if progress.turns else Priority.NOW)
     progress.turns += 1
-    answer = await _ask(session, progress)
-    uses = calls.uses_of(answer)
-    exceeded, progress.exceeded = progress.exceeded, answer.stop_reason == EXCEEDED
-    if uses and answer.stop_reason == "tool_use":
-        progress.odd_answers = 0
-        progress.calls += len(uses)
-        await calls.run_calls(session, uses)
-        session.sync_soon()
-    elif uses:
+    async with Head(session) as head:
+        answer, begun = await _ask(session, progress, head)
+        uses = calls.uses_of(answer)
+        exceeded, progress.exceeded = progress.exceeded, answer.stop_reason == EXCEEDED
+        if uses and answer.stop_reason == "tool_use":
+            progress.odd_answers = 0
+            progress.calls += len(uses)
+            await calls.run_calls(session, uses, begun)
+            session.sync_soon()
+            return
+    if uses:
         calls.refuse_calls(session, uses, prompt_text("engine/calls_not_run").format(stop_reason=answer.stop_reason))
-        if progress.exceeded:
-            await _exceeded(session, progress, answer, again=exceeded)
-        else:
-            _odd(session, progress, answer, follow_up=None)
-    elif progress.exceeded:
+    if progress.exceeded:
         await _exceeded(session, progress, answer, again=exceeded)
+    elif uses and answer.stop_reason != "refusal":
+        _odd(session, progress, answer, follow_up=None)
     else:
         await _ended(session, progress, answer)
 
 
 async def _ended(session: Session, progress: Progress, answer: Answer) -> None:
-    """The answer asks for no tool: stop, go on with what waits in the queue, or ask again where it was cut."""
+    """The answer asks for no tool, or is a refusal: stop, go on with what waits, or ask again where it was cut."""
     match answer.stop_reason:
         case "max_tokens":
             _odd(session, progress, answer, follow_up=prompt_text("engine/continue"))
         case "pause_turn":
             _odd(session, progress, answer, follow_up=None)
         case "refusal":
-            category = (answer.stop_details or {}).get("category")
-            progress.stop = "failed"
-            progress.error = f"the model refused to go on{f' ({category})' if category else ''}"
-        case "model_context_window_exceeded":
-            progress.stop, progress.error = "model_error", "the conversation no longer fits the model's context window"
+            progress.stop, progress.error = "failed", refusal_of(answer)
         case _ if not progress.text.strip():
             _odd(session, progress, answer, follow_up=prompt_text("engine/say_something"))
         case _:
@@ -271,58 +264,29 @@ def _odd(session: Session, progress: Progress, answer: Answer, *, follow_up: str
         session.say(follow_up)
 
 
-async def _ask(session: Session, progress: Progress) -> Answer:
+async def _ask(session: Session, progress: Progress, head: Head) -> Asked:
     """Ask the model; once more with a shorter conversation where this one is too long for it."""
     spend = partial(_spend, session, progress)
     await compacting.make_room(session, spend)
+    refusal = None
     try:
-        return await _ask_model(session, progress)
+        asked = await ask(session, progress.turns, progress.choice, head, spend)
     except ModelRejectedError as exc:
         if exc.kind not in compacting.TOO_LONG:
             raise
         refusal = str(exc)
-    await compacting.after_refusal(session, spend, refusal)
-    return await _ask_model(session, progress)
+    if refusal is not None:
+        await compacting.after_refusal(session, spend, refusal)
+        asked = await ask(session, progress.turns, progress.choice, head, spend)
+    session.window.count(asked.answer.usage, session.messages, compacting.fixed(session))
+    content = asked.answer.content
+    progress.text = "\n".join(str(block.get("text", "")) for block in content if block.get("type") == "text").strip()
+    return asked
 
 
 def _spend(session: Session, progress: Progress, model: str, usage: Usage) -> None:
     progress.usage += usage
     session.budget.spend(model, usage)
-
-
-async def _ask_model(session: Session, progress: Progress) -> Answer:
-    request = ModelRequest(
-        tuple(session.messages), session.system, session.pool.definitions(), model=session.other_model
-    )
-    session.emit(RequestStarted(agent_id=session.agent_id, turn=progress.turns))
-    answer: Answer | None = None
-    async for event in session.model.stream(request):
-        match event:
-            case TextPiece(text):
-                session.emit(TextDelta(agent_id=session.agent_id, text=text))
-            case ThinkingPiece(text):
-                session.emit(ThinkingDelta(agent_id=session.agent_id, text=text))
-            case Retrying(attempt, wait_s, reason):
-                session.emit(ModelRetrying(agent_id=session.agent_id, attempt=attempt, wait_s=wait_s, reason=reason))
-            case Answer():
-                answer = event
-    if answer is None:
-        raise ModelError(f"{session.model.name} ended its stream without an answer")
-    _spend(session, progress, answer.model, answer.usage)
-    check_answer(answer, session.messages)
-    progress.text = "\n".join(str(b.get("text", "")) for b in answer.content if b.get("type") == "text").strip()
-    session.emit(
-        AssistantMessage(
-            agent_id=session.agent_id,
-            content=answer.content,
-            stop_reason=answer.stop_reason,
-            model=answer.model,
-            usage=answer.usage,
-            message_id=answer.message_id,
-        )
-    )
-    session.window.count(answer.usage, session.messages, (request.system, request.tools))
-    return answer
 
 
 def _limit(session: Session, progress: Progress, name: str, value: float, reason: str = "") -> None:

@@ -93,6 +93,8 @@ class Session:
     this one, None for the first. `drift_told` has the state of the person's files (see `Drift`) that was last told.
     `fault` is what ended the sandbox while nobody waited for it. `unapplied` names the changes that are only in the
     session's copy of the folder; None before anyone looked. `before_end` is what is done before the sandbox closes.
+    `fallback` is the model to ask where the own one cannot answer, `signers` has the model of each signature in the
+    thinking so far.
     `background_wait_s` is how long an agent that would stop waits for what it has running in the background, which is
     ended then; None lets it run on. `scope` is of the run that is under way, `turn_scope` of its present turn.
     """
@@ -118,6 +120,8 @@ class Session:
     save_rule: Callable[[str], None] | None = None
     agent_id: str = "main"
     other_model: str | None = None
+    fallback: str | None = None
+    signers: dict[str, str] = field(default_factory=dict)
     parent: Session | None = None
     disk: DiskLimit | None = None
     secrecy: Secrecy = field(default_factory=Secrecy)

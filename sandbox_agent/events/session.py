@@ -105,6 +105,22 @@ class ModelRetrying(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSwitched(Event):
+    """The rest of the run asks the fallback: what `before` has streamed for this request is void.
+
+    `reason` is why, in words for the person. Where it refused, `discarded` has its answer, which is no part of the
+    conversation, and `usage` what that used.
+    """
+
+    type: ClassVar[str] = "model_switched"
+    model: str
+    before: str
+    reason: str
+    discarded: tuple[JsonObject, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AssistantMessage(Event):
     """One whole answer, blocks exactly as they came (and as they go back)."""
 
