@@ -333,3 +333,37 @@ while True:
         await net.box.sandbox.end_all()
         await net.hears(GateChanged(True))
     assert await net.said("curl -s -o /dev/null -w '%{http_code}' https://files.test/big") == "200"
+
+
+async def test_a_container_that_was_started_again_has_its_gate_and_its_streams(net: Network) -> None:
+    """What was open ends as killed, whoever meets it meanwhile waits, files in
+    memory are gone, those of the workspace and of the gate are there, and every way to run a program works again."""
+    net.told.clear()
+    box = net.box.sandbox
+    await net.said("echo kept > /workspace/kept; echo gone > /tmp/gone")
+    opened, ended, waited = await box.open(["cat"]), list[int](), list[bytes]()
+
+    async def running() -> None:
+        ended.append((await net.run("sleep 300")).exit_code)
+
+    async def hook() -> None:
+        ended.append((await box.exec_apart(["sleep", "300"])).exit_code)
+
+    async def meanwhile() -> None:
+        await opened.exit_code()
+        waited.append((await box.exec(["echo", "one"])).stdout)
+        waited.append((await box.exec_apart(["echo", "two"])).stdout)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(running)
+        group.start_soon(hook)
+        await net.box.outside(["bash", "-c", "until [ $(pgrep -cx sleep) = 3 ]; do :; done"])
+        group.start_soon(meanwhile)
+        await box.restart()
+    await net.hears(GateChanged(True))
+
+    assert (await opened.receive(), await opened.exit_code(), ended) == (b"", 137, [137, 137])
+    assert waited == [b"one\n", b"two\n"]
+    assert (box.restarts, await net.said("cat /workspace/kept; ls /tmp")) == (1, "kept\n")
+    assert await net.said("curl -s -o /dev/null -w '%{http_code}' https://files.test/big") == "200"
+    assert [one.open for one in net.told if isinstance(one, GateChanged)] == [False, True]

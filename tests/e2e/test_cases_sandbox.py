@@ -17,7 +17,7 @@ from program import DONE, Program, bash, containers_of, use
 from test_overlay_run import ORDINARY
 
 from sandbox_agent.engine.past import first_event, session_ids
-from sandbox_agent.events import RunFinished, ToolFinished
+from sandbox_agent.events import AssistantMessage, CallEffects, ReviewReady, RunFinished, ToolFinished
 from sandbox_agent.tape import read_tape
 
 pytestmark = pytest.mark.docker
@@ -78,32 +78,36 @@ def stop(container: Any) -> None:
 
 @pytest.mark.parametrize(("death", "code"), [(kill, "137"), (remove, None), (stop, "143")])
 def test_dev_42_a_container_that_dies_ends_the_run(program: Program, death: Any, code: str | None) -> None:
-    """Status and exit code of its own, the container's exit code said, at most one more request, a whole record."""
-    turns = [{"text": f"Call {n}.", "tools": [bash(f"echo {n}; sleep 0.3")]} for n in range(50)]
-    process = program.start("run", "--output", "stream-json", "--allow", "Bash", "--model", program.script(turns), "x")
-    assert process.stdout is not None
-    lines, results = [], 0
-    while results < 3:
-        lines.append(json.loads(process.stdout.readline()))
-        results += lines[-1]["type"] == "user"
+    """In the middle of a call: status and exit code of its own, the container's exit code said, no more request, and a
+    whole record, by the audit too; nothing is left on the engine or mounted."""
+    process = program.sleeping(*({"text": f"Call {n}.", "tools": [bash(f"echo {n}")]} for n in range(3)))
+    folder = program.session()
     client = docker.from_env()
-    [container] = client.containers.list(filters={"label": f"sandbox-agent.session={lines[0]['session_id']}"})
+    [container] = client.containers.list(filters={"label": f"sandbox-agent.session={folder.name}"})
     death(container)
     client.close()
     out, err = process.communicate(timeout=60)
-    lines += [json.loads(line) for line in out.splitlines()]
+    document = json.loads(out)
 
-    last = lines[-1]
-    assert (process.returncode, last["exit_code"], last["status"]) == (5, 5, "sandbox_error")
-    assert code is None or code in last["error"]
+    assert (process.returncode, document["exit_code"], document["status"]) == (5, 5, "sandbox_error")
+    assert code is None or code in document["error"]
     assert b"Traceback" not in err
-    assert sum(line["type"] == "assistant" and line["message"]["content"][0]["type"] == "text" for line in lines) <= 5
-    tape = read_tape(program.session() / "events.jsonl")
+    tape = read_tape(folder / "events.jsonl")
     events = [entry.event for entry in tape.entries]
     assert (tape.chain_ok, tape.damaged_lines) == (True, 0)
-    assert [e.content.split("\n")[0] for e in events if isinstance(e, ToolFinished)][:3] == ["0", "1", "2"]
-    assert isinstance(next(event for event in reversed(events) if isinstance(event, RunFinished)), RunFinished)
-    assert labelled(lines[0]["session_id"]) == []
+    finished = [event for event in events if isinstance(event, ToolFinished)]
+    assert [event.content.split("\n")[0] for event in finished[:3]] == ["0", "1", "2"]
+    assert len(finished) == 4
+    assert finished[3].is_error
+    assert sum(isinstance(event, AssistantMessage) for event in events) == 4
+    [end] = [event for event in events if isinstance(event, RunFinished)]
+    assert end.status == "sandbox_error"
+    # What the run changed, and what a call did that nobody can look after any more; nothing else comes after the end.
+    assert {type(event) for event in events[events.index(end) + 1 :]} <= {CallEffects, ReviewReady}
+    audit = program.call("sessions", "audit", folder.name, "--head", document["record_head"])
+    assert audit.code == 0, audit.stdout + audit.stderr
+    assert labelled(folder.name) == []
+    assert str(folder) not in Path("/proc/self/mountinfo").read_text()
 
 
 TOGETHER = [
