@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pydantic
 
 from sandbox_agent.errors import PolicyError
-from sandbox_agent.policy.schema import NOT_SUPPORTED, PolicyFile
+from sandbox_agent.policy.schema import PolicyFile
 from sandbox_agent.policy.source import Document, KeyPath
 
 _MAX_SHOWN = 60
@@ -26,26 +26,6 @@ def shape_faults(document: Document, exc: pydantic.ValidationError) -> list[Poli
             message = _text(document, fault["type"], fault["msg"], path, fault["input"])
             found[path] = PolicyError(message, location=document.location(path))
     return [*found.values()]
-
-
-def unsupported_faults(document: Document) -> list[PolicyError]:
-    """Keys of the format that say something this version does not act on."""
-    faults = []
-    for path, advice in NOT_SUPPORTED.items():
-        value: Any = document.data
-        for key in path:
-            value = value.get(key) if isinstance(value, dict) else None
-        if _says_something(value):
-            told = f"{'.'.join(path)} is not supported yet: {advice}"
-            faults.append(PolicyError(told, location=document.location(path)))
-    return faults
-
-
-def _says_something(value: Any) -> bool:
-    """False for null, and for mappings and lists with nothing in them at any depth."""
-    if isinstance(value, dict):
-        return any(_says_something(item) for item in value.values())
-    return value is not None and value != []
 
 
 def _real_path(document: Document, path: KeyPath) -> KeyPath:

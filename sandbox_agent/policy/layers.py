@@ -12,10 +12,11 @@ import pydantic
 
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.policy.examples import check_examples
-from sandbox_agent.policy.faults import shape_faults, unsupported_faults
+from sandbox_agent.policy.faults import shape_faults
 from sandbox_agent.policy.hooks import Hook, parse_hooks
 from sandbox_agent.policy.rules import Rule, RuleSet, parse_rule
 from sandbox_agent.policy.schema import PolicyFile, RuleEntry, lockable_keys
+from sandbox_agent.policy.servers import McpServer, parse_servers
 from sandbox_agent.policy.source import Document
 from sandbox_agent.types import Mode, Verdict
 
@@ -48,6 +49,8 @@ class Layer:
     locks: Mapping[str, str] = field(default_factory=dict)
     """Word of `lock` to `file:line`."""
     hooks: tuple[Hook, ...] = ()
+    servers: tuple[McpServer, ...] = ()
+    host_servers: tuple[Setting, ...] = ()
     extends: tuple[Setting, ...] = ()
     path: Path | None = None
 
@@ -95,7 +98,7 @@ def layer_of_document(document: Document, kind: Kind, *, examples: bool, host_fo
     Raises:
         PolicyFaults: whatever is wrong in it, all at once.
     """
-    faults = [*document.faults, *unsupported_faults(document)]
+    faults = [*document.faults]
     # An empty key (`rules:`) is a key that is not there.
     data = {key: value for key, value in document.data.items() if value is not None}
     try:
@@ -112,6 +115,11 @@ def layer_of_document(document: Document, kind: Kind, *, examples: bool, host_fo
         hooks = parse_hooks(file.hooks, document.location, host_folder=host_folder)
     except PolicyError as exc:
         faults.append(exc)
+    servers: tuple[McpServer, ...] = ()
+    try:
+        servers = parse_servers(file.mcp, document.location)
+    except PolicyError as exc:
+        faults.append(exc)
     layer = Layer(
         kind=kind,
         name=file.name or Path(document.name).stem,
@@ -120,6 +128,10 @@ def layer_of_document(document: Document, kind: Kind, *, examples: bool, host_fo
         settings=_settings(document, file),
         locks=_locks(document, file, faults),
         hooks=tuple(replace(hook, layer=kind) for hook in hooks),
+        servers=servers,
+        host_servers=tuple(
+            Setting(name, document.location(("mcp", "host", index))) for index, name in enumerate(file.mcp.host)
+        ),
         extends=tuple(Setting(name, document.location(("extends", index))) for index, name in enumerate(file.extends)),
         path=document.path,
     )

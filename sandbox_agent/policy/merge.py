@@ -19,6 +19,7 @@ from sandbox_agent.policy.modes import looseness, stricter
 from sandbox_agent.policy.policy import SANDBOX_KEYS, Policy, SandboxSettings
 from sandbox_agent.policy.rules import Rule, RuleSet
 from sandbox_agent.policy.schema import LimitsSection, PolicyFile, PriceEntry, SandboxSection, SubagentLimits
+from sandbox_agent.policy.servers import McpServer
 from sandbox_agent.types import Limits, Mode, Price, Verdict
 
 _BYTES = frozenset(f"sandbox.{key}" for key in ("memory", "disk", "fsize", "tmp", "home", "shm", "egress"))
@@ -73,13 +74,15 @@ class _Merging:
     ask: list[Rule] = field(default_factory=list)
     allow: list[Rule] = field(default_factory=list)
     hooks: list[Hook] = field(default_factory=list)
+    servers: dict[str, McpServer] = field(default_factory=dict)
+    host_servers: dict[str, None] = field(default_factory=dict)
     seen: set[tuple[Verdict, str | None, str]] = field(default_factory=set)
     """Rules that are there already: two files of a layer may extend the same third one."""
     settings: dict[str, Setting] = field(default_factory=dict)
     locked: dict[str, Setting] = field(default_factory=dict)
     """Setting to what it may not be looser than, and where that is said."""
     lists_locked: dict[str, str] = field(default_factory=dict)
-    """`allow` and `hooks` to where they are locked."""
+    """`allow`, `hooks` and `mcp` to where they are locked."""
     words: dict[str, str] = field(default_factory=dict)
     """What is locked, as it is written, and where."""
     notes: list[str] = field(default_factory=list)
@@ -92,6 +95,7 @@ class _Merging:
             return
         self._add_rules(layer)
         self._add_hooks(layer)
+        self._add_servers(layer)
         for key, offered in layer.settings.items():
             self.settings[key] = self._settled(key, offered, layer)
         for word, location in layer.locks.items():
@@ -129,9 +133,20 @@ class _Merging:
             raise PolicyError(told, location=layer.hooks[0].location)
         self.hooks += [hook for hook in layer.hooks if hook not in self.hooks]
 
+    def _add_servers(self, layer: Layer) -> None:
+        """A nearer layer's server of the same name takes the place of one before it."""
+        by = self.lists_locked.get("mcp")
+        added = [(one.name, one.location) for one in layer.servers]
+        added += [(one.value, one.location) for one in layer.host_servers]
+        if by is not None and added:
+            name, location = added[0]
+            raise PolicyError(f"the MCP server {name} may not be added: {by} locks mcp; take it out", location=location)
+        self.servers |= {one.name: one for one in layer.servers}
+        self.host_servers |= {one.value: None for one in layer.host_servers}
+
     def _lock(self, word: str, location: str) -> None:
         self.words.setdefault(word, location)
-        if word in ("allow", "hooks"):
+        if word in ("allow", "hooks", "mcp"):
             self.lists_locked.setdefault(word, location)
         if word == "bypassPermissions":
             self._hold("mode", Mode.ACCEPT_EDITS, location)
@@ -181,6 +196,9 @@ class _Merging:
             prices=tuple((name, _price(entry)) for name, entry in values["limits.prices"].items()),
             location=named.location,
             hooks=tuple(self.hooks),
+            servers=tuple(self.servers.values()),
+            host_servers=frozenset(self.host_servers),
+            servers_locked_by=self.lists_locked.get("mcp"),
             loosest_mode=loosest,
             allow_locked_by=self.lists_locked.get("allow"),
             saved_rules=values["saved_rules"] == "apply",

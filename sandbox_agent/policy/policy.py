@@ -19,6 +19,7 @@ from sandbox_agent.policy.modes import stricter
 from sandbox_agent.policy.narrowest import candidates
 from sandbox_agent.policy.reach import search_may_reach
 from sandbox_agent.policy.rules import RuleSet, parse_rule
+from sandbox_agent.policy.servers import McpServer
 from sandbox_agent.policy.shell_judge import judge_command
 from sandbox_agent.types import (
     Decision,
@@ -120,6 +121,12 @@ class Policy:
     """By pattern of the model's name, the first that fits counts; before what is known of models' prices."""
     location: str = "built in"
     hooks: tuple[Hook, ...] = ()
+    servers: tuple[McpServer, ...] = ()
+    """MCP servers."""
+    host_servers: frozenset[str] = frozenset()
+    """Names of servers of other files that may run on this machine, or lie behind a URL."""
+    servers_locked_by: str | None = None
+    """`file:line` of what forbids further servers."""
     loosest_mode: Mode | None = None
     """No call is judged by a looser mode than this; None where nothing locks it."""
     allow_locked_by: str | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sandbox_agent.policy.schema import NOT_SUPPORTED, PolicyFile, lockable_keys
+from sandbox_agent.policy.schema import PolicyFile, lockable_keys
 
 SCHEMA_FILE = "schema.json"
 
@@ -21,11 +21,8 @@ def json_schema() -> dict[str, Any]:
     lock = {"$ref": "#/$defs/Lock"}
     definitions["Lock"] = {"enum": [*lockable_keys()], "description": "A part of the policy, or one setting."}
     schema["properties"]["lock"]["anyOf"] = [lock, {"type": "array", "items": lock}]
-    for owner in (schema, definitions["RulesSection"], definitions["HooksSection"]):
+    for owner in (schema, definitions["RulesSection"], definitions["HooksSection"], definitions["McpSection"]):
         owner["properties"] = {name: _or_empty(field) for name, field in owner["properties"].items()}
-    for path in NOT_SUPPORTED:
-        owner = schema if len(path) == 1 else definitions[f"{path[0].capitalize()}Section"]
-        owner["properties"][path[-1]]["deprecated"] = True
     schema = _without_titles(schema)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

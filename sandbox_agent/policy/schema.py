@@ -17,6 +17,7 @@ from pydantic_core import CoreSchema
 from sandbox_agent.policy.hooks import HooksSection
 from sandbox_agent.policy.hostlist import HostList
 from sandbox_agent.policy.policy import DEFAULT_MASKS
+from sandbox_agent.policy.servers import McpSection
 from sandbox_agent.types import Mode
 
 _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*(B|[KMGT]iB|[kKMGT]B)?")
@@ -29,7 +30,7 @@ _UNITS = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4} | {
 _MIN_BYTES = 16 * 1024**2
 _MAX_BYTES = 1024**5
 
-LOCKABLE = ("mode", "bypassPermissions", "allow", "hooks", "project_instructions", "sandbox", "limits")
+LOCKABLE = ("mode", "bypassPermissions", "allow", "hooks", "mcp", "project_instructions", "sandbox", "limits")
 """What `lock` takes, beside single keys such as `sandbox.memory` and `limits.turns`."""
 
 
@@ -231,24 +232,6 @@ class LimitsSection(_Section):
     """How many agents may be started by agents."""
 
 
-class McpServer(_Section):
-    """One MCP server. Not supported yet."""
-
-    type: Literal["stdio", "http", "sse"] | None = None
-    place: Literal["session", "own", "host"] | None = None
-    command: str | None = None
-    args: list[str] = []
-    env: dict[str, str] = {}
-    url: str | None = None
-    headers: dict[str, str] = {}
-
-
-class McpSection(_Section):
-    """MCP servers by name. Not supported yet: leave it out or empty."""
-
-    servers: dict[str, McpServer] | None = None
-
-
 class PolicyFile(_Section):
     """The whole file."""
 
@@ -277,7 +260,7 @@ class PolicyFile(_Section):
     rules: RulesSection = RulesSection()
     sandbox: SandboxSection = SandboxSection()
     limits: LimitsSection = LimitsSection()
-    mcp: McpSection | None = None
+    mcp: McpSection = McpSection()
     hooks: HooksSection = HooksSection()
 
 
@@ -292,6 +275,3 @@ _PARTS: dict[str, type[_Section]] = {
     "limits": LimitsSection,
     "limits.subagents": SubagentLimits,
 }
-
-NOT_SUPPORTED = {("mcp",): "leave it out or empty"}
-"""Keys of the format that this version does not act on, with what to do. Empty is fine, anything else is an error."""
