@@ -118,7 +118,8 @@ async def _run_judged(
     async def run_one(call: Call) -> None:
         call_id = call.use.id
         if call_id not in begun:
-            await _run_one(session, running[call_id], doings[call_id], results, session.ctx)
+            async with lane.of(doings[call_id]):
+                await _run_one(session, running[call_id], doings[call_id], results, session.ctx)
             return
         one = begun[call_id]
         await one.ended.wait()
@@ -132,9 +133,9 @@ async def _run_judged(
     # Once more: what a hook rewrote may no longer run beside others.
     for together in partition([running[one].call if one in running else begun[one].call for one in ids]):
         own = [doings[call.use.id] for call in together if call.use.id in doings]
-        async with _lane(session, own):
-            await session.ready_for(own)
-            await run_batch(together, run_one)
+        lane = _Lane(session, [doing for doing in own if not doing.read_only])
+        await session.ready_for([doing for doing in own if doing.read_only])
+        await run_batch(together, run_one)
 
 
 async def _run_one(
@@ -174,14 +175,40 @@ async def _run_one(
     await _conclude(session, judged, result, time.monotonic() - started, results)
 
 
-@asynccontextmanager
-async def _lane(session: Session, doings: Sequence[Doing]) -> AsyncIterator[None]:
-    """The write lane, for calls that may change something: those of all agents run one after the other."""
-    if all(doing.read_only for doing in doings):
-        yield
-        return
-    async with session.rights.lane:
-        yield
+class _Lane:
+    """The write lane, for the calls of one batch that may change something: those of all agents run one after the
+    other, these run together. The others of the batch go without it, for one may wait for another agent's writing."""
+
+    def __init__(self, session: Session, writing: Sequence[Doing]) -> None:
+        self._session = session
+        self._writing = writing
+        self._entry = anyio.Lock()
+        self._inside = 0
+
+    @asynccontextmanager
+    async def of(self, doing: Doing) -> AsyncIterator[None]:
+        """Run a call in here."""
+        if doing.read_only:
+            yield
+            return
+        async with self._entry:
+            if not self._inside:
+                await self._enter()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            self._inside -= 1
+            if not self._inside:
+                self._session.rights.lane.release()
+
+    async def _enter(self) -> None:
+        await self._session.rights.lane.acquire()
+        try:
+            await self._session.ready_for(self._writing)
+        except BaseException:
+            self._session.rights.lane.release()
+            raise
 
 
 async def _conclude(

@@ -20,7 +20,7 @@ from sandbox_agent.engine.call_hooks import Hooked
 from sandbox_agent.engine.preparing import prepare
 from sandbox_agent.engine.requests import binding, digest, request_of
 from sandbox_agent.engine.scheduler import Call
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
+from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Approver, Session
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import Notice, PermissionAsked, PermissionDecided
 from sandbox_agent.policy.policy import Policy
@@ -155,25 +155,47 @@ async def _leads(session: Session, paths: Sequence[str]) -> dict[str, str]:
 async def _decide(session: Session, hooked: Hooked, subject: Subject) -> Decision:
     call = hooked.call
     request = request_of(session, call, subject)
+    standing = _standing(session)
+    decision = await _ruled(session, hooked, request)
+    if decision.verdict is not Verdict.ASK:
+        return _note(session, call, decision)
+    answered = await _answered_by_hook(session, hooked, request, decision)
+    if answered is not None:
+        return _note(session, call, answered, ApprovalAnswer(answered.verdict is Verdict.ALLOW, by="hook"))
+    if session.approver is None or Mode.DONT_ASK in session.modes:
+        return _note(session, call, _nobody(session, request, decision))
+    try:
+        async with session.rights.asking:
+            if _standing(session) != standing:  # the person has said something meanwhile, to another agent's question
+                decision = await _ruled(session, hooked, request)
+                if decision.verdict is not Verdict.ASK:
+                    return _note(session, call, decision)
+            return await _ask(session, session.approver, call, request, decision)
+    except anyio.get_cancelled_exc_class():
+        _note(session, call, Decision(Verdict.DENY, "the question was interrupted."), ApprovalAnswer(False))
+        raise
+
+
+def _standing(session: Session) -> tuple[object, ...]:
+    """What decisions go by, besides the call itself."""
+    return session.policy, len(session.rights.allowed_inputs), session.modes
+
+
+async def _ruled(session: Session, hooked: Hooked, request: PermissionRequest) -> Decision:
+    """What rules, modes, hooks and what the person has allowed for this session say of a call."""
     try:
         decide = partial(_strictest, session.policy, request, session.modes)
         # A command can have hundreds of parts; the event loop is not kept waiting for them.
-        heavy = subject.command is not None
+        heavy = request.subject.command is not None
         decision = await anyio.to_thread.run_sync(decide, abandon_on_cancel=True) if heavy else decide()
     except Exception as exc:  # noqa: BLE001 - a policy that fails denies; the record names the fault
         decision = Decision(Verdict.DENY, f"the policy failed on this call ({type(exc).__name__}: {exc}).")
     by_hook = hooked.decision
     if by_hook is not None and decision.verdict is not Verdict.DENY and by_hook.verdict >= decision.verdict:
-        decision = by_hook
-    if decision.verdict is not Verdict.ASK:
-        return _note(session, call, decision)
-    if by_hook is None and _remembered_as(request) in session.rights.allowed_inputs:
-        allowed = Decision(Verdict.ALLOW, "allowed for this session by the person.")
-        return _note(session, call, allowed)
-    answered = await _answered_by_hook(session, hooked, request, decision)
-    if answered is not None:
-        return _note(session, call, answered, ApprovalAnswer(answered.verdict is Verdict.ALLOW, by="hook"))
-    return await _ask(session, call, request, decision)
+        return by_hook
+    if decision.verdict is Verdict.ASK and by_hook is None and _remembered_as(request) in session.rights.allowed_inputs:
+        return Decision(Verdict.ALLOW, "allowed for this session by the person.")
+    return decision
 
 
 def _strictest(policy: Policy, request: PermissionRequest, modes: Sequence[Mode]) -> Decision:
@@ -194,8 +216,11 @@ async def _answered_by_hook(
 
 def _suggested(session: Session, request: PermissionRequest, decision: Decision) -> tuple[str, ...]:
     """The narrowest rules that would answer the question; none answers what a hook wants asked."""
-    mode = Mode.DEFAULT if session.mode is Mode.DONT_ASK else session.mode
-    suggested = session.policy.suggest_rules(request, mode) if decision.hook is None else ()
+    if decision.hook is not None:
+        return ()
+    modes = dict.fromkeys(Mode.DEFAULT if mode is Mode.DONT_ASK else mode for mode in session.modes)
+    # Each mode asks for itself; one rule may answer several.
+    suggested = tuple(dict.fromkeys(rule for mode in modes for rule in session.policy.suggest_rules(request, mode)))
     # A secret has no place in the file of rules, or on a command line, either.
     return () if session.secrecy.redactor.holds(suggested) else suggested
 
@@ -212,25 +237,25 @@ def _way_out(session: Session, request: PermissionRequest, decision: Decision) -
     return f"to allow it: {options}, or the same in the policy file."
 
 
-async def _ask(session: Session, call: Call, request: PermissionRequest, decision: Decision) -> Decision:
-    if session.approver is None or Mode.DONT_ASK in session.modes:
-        nobody = f"Nobody is there to ask: {_way_out(session, request, decision)}"
-        for_model = None if decision.for_model is None else f"{decision.for_model}\n{nobody}"
-        denied = replace(decision, verdict=Verdict.DENY, reason=f"{decision.reason} {nobody}", for_model=for_model)
-        return _note(session, call, denied)
+def _nobody(session: Session, request: PermissionRequest, decision: Decision) -> Decision:
+    nobody = f"Nobody is there to ask: {_way_out(session, request, decision)}"
+    for_model = None if decision.for_model is None else f"{decision.for_model}\n{nobody}"
+    return replace(decision, verdict=Verdict.DENY, reason=f"{decision.reason} {nobody}", for_model=for_model)
+
+
+async def _ask(
+    session: Session, approver: Approver, call: Call, request: PermissionRequest, decision: Decision
+) -> Decision:
+    """Ask the person, whose `asking` is held."""
     # A copy: what the approver does to it changes nothing of what runs. A secret in it is named instead of shown.
     redactor = session.secrecy.redactor
     shown = copy.deepcopy(redactor.value(call.use.input))
     suggested = _suggested(session, request, decision)
     subject, asked = redactor.subject(request.subject), replace(decision, reason=redactor.text(decision.reason))
     question = ApprovalRequest(call.use.id, call.use.name, subject, shown, asked, suggested)
+    _note_question(session, question, request.input_sha256)
     try:
-        async with session.rights.asking:
-            _note_question(session, question, request.input_sha256)
-            answer = await session.approver(question)
-    except anyio.get_cancelled_exc_class():
-        _note(session, call, Decision(Verdict.DENY, "the question was interrupted."), ApprovalAnswer(False))
-        raise
+        answer = await approver(question)
     except Exception as exc:  # noqa: BLE001 - an approver that fails has not approved
         answer = ApprovalAnswer(False, reason=f"the approver failed ({type(exc).__name__}: {exc}).")
     if not isinstance(answer, ApprovalAnswer):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -173,8 +174,8 @@ async def _turn(session: Session, progress: Progress) -> None:
         return
     for words in session.budget.warnings(session.agent_id, progress.turns, turns):
         session.queue.put(words, Priority.NEXT)
-    # What waited before the first turn stands before the task already; a note that came since can wait one turn.
-    _hear(session, Priority.NEXT if progress.turns else Priority.NOW)
+    # What waited before the first turn stands before the task already; a mere note that came since can wait one turn.
+    _hear(session, Priority.NEXT if progress.turns or session.queue.waiting(Priority.NEXT) else Priority.NOW)
     progress.turns += 1
     async with Head(session) as head:
         answer, begun = await _ask(session, progress, head)
@@ -232,8 +233,10 @@ async def _goes_on_behind(session: Session) -> bool:
     names = ", ".join(f"{job.id} (`{job.what}`)" for job in running)
     text = f"waiting for what runs in the background: {names}"
     session.emit(Notice(agent_id=session.agent_id, level="info", text=text))
-    with anyio.move_on_after(session.background_wait_s):
-        await session.queue.arrived()
+    async with session.ctx.agents.waiting() if session.ctx.agents is not None else nullcontext():
+        with anyio.move_on_after(session.background_wait_s) as patience:
+            await session.queue.arrived()
+    if not patience.cancelled_caught:
         return _hear(session, Priority.LATER)
     why = f"{session.background_wait_s:g} s after the agent had nothing else to do"
     stopped = await session.jobs.stop_all(why, session.agent_id)

@@ -82,7 +82,7 @@ class Rights:
     policy: Policy
     allowed_inputs: set[str] = field(default_factory=set)
     asking: anyio.Lock = field(default_factory=anyio.Lock)
-    lane: anyio.Lock = field(default_factory=anyio.Lock)
+    lane: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(1, max_value=1))
 
 
 @dataclass(slots=True, kw_only=True)

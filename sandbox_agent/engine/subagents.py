@@ -8,7 +8,7 @@ mode, which binds besides those of every agent above it. The caps hold for the w
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
 from itertools import count
 
@@ -18,7 +18,7 @@ from sandbox_agent.engine.agent_types import AgentType
 from sandbox_agent.engine.jobs import Ending, Jobs
 from sandbox_agent.engine.loop import Progress, drive
 from sandbox_agent.engine.queue import MessageQueue, Priority
-from sandbox_agent.engine.session import Session
+from sandbox_agent.engine.session import BACKGROUND_WAIT_S, Session
 from sandbox_agent.engine.shell_jobs import ShellDesk
 from sandbox_agent.errors import SandboxError, ToolError
 from sandbox_agent.events import AgentFinished, AgentStarted, Notice
@@ -37,7 +37,7 @@ NOT_FOR_SUBAGENTS = frozenset({"AskUserQuestion", "EnterPlanMode", "ExitPlanMode
 OWN = frozenset(
     {
         *("agent_id", "parent", "pool", "mode", "limits", "ctx", "system", "queue", "denials", "scope", "turn_scope"),
-        *("interrupted", "other_model", "drift_told", "unapplied", "before_end", "_notes_told"),
+        *("interrupted", "other_model", "drift_told", "unapplied", "before_end", "background_wait_s", "_notes_told"),
     }
 )
 """What of a session is of one agent; whatever else it has, now or later, all its agents share."""
@@ -137,8 +137,11 @@ class Team:
                 member.progress = Progress()
                 await drive(session, words, member.progress)
         finally:
-            member.runs = False
-            self._conclude(member, call_id)
+            try:
+                await self._end_behind(session)
+            finally:
+                member.runs = False
+                self._conclude(member, call_id)
         if isinstance(member.progress.fault, SandboxError):
             raise member.progress.fault
         return report_of(member)
@@ -172,14 +175,24 @@ class Team:
             self._leave(member)
 
     async def _enter(self, member: Member) -> None:
-        if self._places is not None and not member.holds:
-            await self._places.acquire()
+        if self._places is None or member.holds:
+            return
+        await self._places.acquire()
+        if member.holds or member.waits:  # it came by another way meanwhile, or waits once more
+            self._places.release()
+        else:
             member.holds = True
 
     def _leave(self, member: Member) -> None:
         if self._places is not None and member.holds:
             member.holds = False
             self._places.release()
+
+    async def _end_behind(self, session: Session) -> None:
+        """Nobody is there any more who would hear of what a sub-agent has running in the background."""
+        if self.jobs.running(session.agent_id):
+            with anyio.CancelScope(shield=True):
+                await self.jobs.stop_all("the sub-agent that had started it ended", session.agent_id)
 
     def _conclude(self, member: Member, call_id: str) -> None:
         progress = member.progress
@@ -268,12 +281,19 @@ class Desk:
         self._behind(member, message)
         return True
 
+    def waiting(self) -> AbstractAsyncContextManager[None]:
+        return self._team.waiting(self._session)
+
     def _behind(self, member: Member, words: str) -> None:
         agent_id = member.session.agent_id
         member.runs = True
 
         async def work(_: Job) -> Ending:
-            report = await self._team.work(member, words, background=True)
+            try:
+                report = await self._team.work(member, words, background=True)
+            except SandboxError as exc:
+                _root(member.session).fail(exc)  # no call of the first agent waits for it to find out
+                raise
             ended_well = report.status in ("done", "denied")
             note = "" if ended_well else f"{report.status}: {report.error}"
             return Ending(JobState.EXITED if ended_well else JobState.FAILED, note=note, tail=report.text)
@@ -314,6 +334,8 @@ def child_of(parent: Session, kind: AgentType, agent_id: str, other_model: str |
         system=(*_root(parent).system, *intro),
         queue=MessageQueue(),
         other_model=other_model,
+        # It has only one answer to give, and hears of nothing that ends after it.
+        background_wait_s=BACKGROUND_WAIT_S if parent.background_wait_s is None else parent.background_wait_s,
     )
 
 

@@ -5,6 +5,7 @@ The engine drives them (`engine.subagents`).
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -74,4 +75,8 @@ class AgentDesk(Protocol):
         Raises:
             ToolError: as for `go_on`, or the session is ending.
         """
+        ...
+
+    def waiting(self) -> AbstractAsyncContextManager[None]:
+        """In there the agent waits for others: it takes none of the places for sub-agents at work meanwhile."""
         ...

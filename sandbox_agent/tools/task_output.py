@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from contextlib import nullcontext
 from typing import Annotated, NamedTuple
 
 import anyio
@@ -59,9 +60,10 @@ async def run(value: TaskOutputInput, ctx: ToolContext) -> ToolResult:
     """
     job = desk_of(ctx).get(value.task_id)
     with job.watched():
-        if value.block:
-            with anyio.move_on_after(min(value.timeout, MAX_TIMEOUT_MS) / 1000):
-                await job.done.wait()
+        if value.block and job.running:
+            async with ctx.agents.waiting() if ctx.agents is not None else nullcontext():
+                with anyio.move_on_after(min(value.timeout, MAX_TIMEOUT_MS) / 1000):
+                    await job.done.wait()
         shown = await show(job, value.offset)
         meta: JsonObject = {
             "job_id": job.id,
