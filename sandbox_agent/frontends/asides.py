@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from sandbox_agent.engine.budget import amount
 from sandbox_agent.events import (
     AgentFinished,
     AgentStarted,
+    ConversationCompacted,
     EgressDecided,
     Event,
     FolderDrifted,
@@ -17,7 +19,9 @@ from sandbox_agent.events import (
     JobStarted,
     LimitReached,
     ModelRetrying,
+    ModelSwitched,
     Notice,
+    ResultsTrimmed,
 )
 from sandbox_agent.frontends import hook_lines, network, words
 from sandbox_agent.frontends.drift import drift_line
@@ -50,6 +54,9 @@ def lines(event: Event, *, verbose: bool) -> Iterator[Text]:
         case ModelRetrying():
             text = f"{sanitise(event.reason)}: trying again in {words.duration(event.wait_s)} (retry {event.attempt})"
             yield Text(f"! {text}", style="yellow")
+        case ModelSwitched():
+            names = f"{sanitise(event.before)}: {sanitise(event.reason)}"
+            yield Text(f"! {names}; the rest of this run asks {sanitise(event.model)}", style="yellow")
         case Notice():
             mark, style = ("!", "yellow") if event.level == "warning" else ("-", "dim")
             yield Text(f"{mark} {sanitise(event.text)}", style=style)
@@ -60,11 +67,22 @@ def lines(event: Event, *, verbose: bool) -> Iterator[Text]:
             if told is not None:
                 yield Text(told, style="yellow" if event.verdict == "deny" else "dim")
         case LimitReached():
-            yield Text(f"! the limit {sanitise(event.limit)} = {event.value:g} was reached", style="yellow")
+            yield Text(
+                f"! the limit {sanitise(event.limit)} = {amount(event.limit, event.value)} was reached", "yellow"
+            )
+        case ResultsTrimmed() | ConversationCompacted():
+            yield _shorter(event)
         case FolderDrifted():
             yield Text(f"! {drift_line(event.changed, event.changed_count)}", style="yellow")
         case _:
             pass
+
+
+def _shorter(event: ResultsTrimmed | ConversationCompacted) -> Text:
+    how = f"about {event.tokens_before:,} tokens became {event.tokens_after:,}, of {event.window_tokens:,}"
+    if isinstance(event, ConversationCompacted):
+        return Text(f"~ the conversation was summarised: {how}", style="cyan")
+    return Text(f"~ {words.count(len(event.tool_use_ids), 'old result')} taken out to make room: {how}", style="dim")
 
 
 def _started(event: AgentStarted) -> Text:

@@ -14,9 +14,11 @@ from sandbox_agent.events import (
     AgentFinished,
     AgentStarted,
     AssistantMessage,
+    CallDiscarded,
     ChangesApplied,
     Event,
     ModelRetrying,
+    ModelSwitched,
     PermissionDecided,
     RequestStarted,
     RunFinished,
@@ -72,6 +74,8 @@ class ConsoleView:
                 self._started(event)
             case ToolFinished():
                 self._finished(event, follows_start=last_started == event.call_id)
+            case CallDiscarded():
+                self._discarded(event)
             case SessionStarted():
                 self._header(event)
             case RunFinished():
@@ -98,7 +102,7 @@ class ConsoleView:
             case ChangesApplied():
                 self._changes(event)
             case _:
-                if isinstance(event, ModelRetrying):
+                if isinstance(event, ModelRetrying | ModelSwitched):
                     self._streamed = False
                 if isinstance(event, AgentStarted | AgentFinished):
                     self._printer.gap()
@@ -200,6 +204,13 @@ class ConsoleView:
         if below is not None:
             self._printer.line(below)
 
+    def _discarded(self, event: CallDiscarded) -> None:
+        started = self._open.pop(event.call_id, None)
+        name = self._name(started) if started is not None else Text(sanitise(event.tool), "bold")
+        self._printer.line(
+            Text("  " + self._who(event), "dim").append(name).append(f": discarded, {sanitise(event.reason)}")
+        )
+
     def _changes(self, event: ChangesApplied) -> None:
         if event.applied:
             files = words.count(len(event.applied), "file")
@@ -212,7 +223,8 @@ class ConsoleView:
         if event.agent_id != "main":
             return
         self._printer.gap()
-        spent = f"{words.count(event.turns, 'turn')}, {words.tokens(event.usage)}, {words.duration(event.duration_s)}"
+        parts = [words.count(event.turns, "turn"), words.tokens(event.usage), words.duration(event.duration_s)]
+        spent = ", ".join(filter(None, [*parts, words.cost(event.cost_usd, event.usage)]))
         line = Text(event.status.replace("_", " "), style=_STATUS_STYLES.get(event.status, "bold red"))
         self._printer.line(line.append(f" · {spent}", style="not bold dim"))
         if event.error:

@@ -16,7 +16,9 @@ from sandbox_agent.events import (
     AgentFinished,
     AgentStarted,
     AssistantMessage,
+    CallDiscarded,
     CallEffects,
+    ConversationCompacted,
     EgressDecided,
     EgressEnded,
     Event,
@@ -25,8 +27,10 @@ from sandbox_agent.events import (
     JobStarted,
     LimitReached,
     ModelRetrying,
+    ModelSwitched,
     Notice,
     PermissionDecided,
+    ResultsTrimmed,
     SandboxReady,
     SessionStarted,
     ToolFinished,
@@ -47,10 +51,10 @@ def dump(value: JsonObject) -> str:
 
 def result(summary: RunSummary) -> JsonObject:
     """The closing object of a run; `--output json` prints it alone, `stream-json` as the last line."""
-    finished, status = summary.finished, summary.status
+    finished, status, limit = summary.finished, summary.status, summary.limit
     subtype = _SUBTYPES.get(status, "error_during_execution")
-    if status == "limit" and summary.limit is not None:
-        subtype = _LIMIT_SUBTYPES.get(summary.limit.limit, "error_limit")
+    if status == "limit" and limit is not None:
+        subtype = _LIMIT_SUBTYPES.get(limit.limit, "error_limit")
     error = summary.error
     return {
         "type": "result",
@@ -63,6 +67,9 @@ def result(summary: RunSummary) -> JsonObject:
         "duration_ms": round(finished.duration_s * 1000) if finished else 0,
         "stop_reason": summary.stop_reason,
         "usage": asdict(finished.usage if finished else Usage()),
+        "model_usage": {name: asdict(used) for name, used in finished.model_usage.items()} if finished else {},
+        "total_cost_usd": finished.cost_usd if finished else None,
+        "limit": {"name": limit.limit, "value": limit.value} if limit is not None and status == "limit" else None,
         "permission_denials": [
             {key: denial.get(key) for key in ("tool_name", "tool_use_id", "tool_input", "reason")}
             for denial in summary.denials
@@ -113,6 +120,10 @@ class StreamJson:
                     yield self._said(event, "assistant", message=_assistant(event, block))
             case ToolFinished():
                 self._meta[event.call_id] = event.meta
+            case CallDiscarded():
+                self._meta.pop(event.call_id, None)
+                call = {"tool_name": event.tool, "tool_use_id": event.call_id}
+                yield self._line(event, "system", subtype="call_discarded", **call, reason=event.reason)
             case ToolResultsMessage():
                 for block in event.content:
                     meta = self._meta.pop(str(block.get("tool_use_id")), None)
@@ -182,6 +193,9 @@ def _system(event: Event) -> JsonObject | None:
                 "retry_delay_ms": delay_ms,
                 "error": event.reason,
             }
+        case ModelSwitched():
+            names = {"model": event.model, "previous_model": event.before}
+            return {"subtype": "model_switched", **names, "reason": event.reason}
         case PermissionDecided(verdict="deny"):
             return {
                 "subtype": "permission_denied",
@@ -203,6 +217,14 @@ def _system(event: Event) -> JsonObject | None:
             return network.line_of(event)
         case LimitReached():
             return {"subtype": "limit_reached", "limit": event.limit, "value": event.value}
+        case ResultsTrimmed():
+            return {"subtype": "results_trimmed", "tool_use_ids": list(event.tool_use_ids), **_lengths(event)}
+        case ConversationCompacted():
+            trigger = "manual" if event.reason == "asked" else "auto"
+            metadata = {"trigger": trigger, "pre_tokens": event.tokens_before}
+            return {"subtype": "compact_boundary", "compact_metadata": metadata, "reason": event.reason} | _lengths(
+                event
+            )
         case FolderDrifted():
             changed = [{"path": one["path"], "kind": one["kind"]} for one in event.changed]
             return {"subtype": "folder_drifted", "changed": changed, "changed_count": event.changed_count}
@@ -274,6 +296,11 @@ def _job_finished(event: JobFinished) -> JsonObject:
         "output_bytes": event.output_bytes,
         "duration_ms": round(event.duration_s * 1000),
     }
+
+
+def _lengths(event: ResultsTrimmed | ConversationCompacted) -> JsonObject:
+    names = ("tokens_before", "tokens_after", "window_tokens")
+    return {name: getattr(event, name) for name in names}
 
 
 def _effects(event: CallEffects) -> JsonObject:

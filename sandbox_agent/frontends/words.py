@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sandbox_agent.engine.budget import amount
 from sandbox_agent.types import Usage
 
 
@@ -41,6 +42,17 @@ def tokens(usage: Usage) -> str:
     total = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
     cached = f" ({usage.cache_read_input_tokens:,} from the cache)" if usage.cache_read_input_tokens else ""
     return f"{total:,} tokens in{cached}, {usage.output_tokens:,} out"
+
+
+def cost(cost_usd: float | None, usage: Usage) -> str:
+    """ "0.12 USD", "cost unknown"; nothing where nothing was used."""
+    if not usage.total_tokens:
+        return ""
+    if cost_usd is None:
+        return "cost unknown"
+    if cost_usd < 0.0001:
+        return "under 0.0001 USD" if cost_usd else "no cost"
+    return f"{amount('cost_usd', cost_usd)} USD"
 
 
 def shorten(line: str, max_chars: int = 200) -> str:

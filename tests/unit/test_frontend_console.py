@@ -54,7 +54,7 @@ Fi
 
 Fixed.
 
-denied · 2 turns, 200 tokens in (80 from the cache), 30 out, 3.50 s
+denied · 2 turns, 200 tokens in (80 from the cache), 30 out, 3.50 s, cost unknown
 applied 1 file to your folder
 """
 
