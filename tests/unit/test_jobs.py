@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from engine_session import finished, play, recorded, use
 from jobs_rig import JobsRig, jobs_rig
