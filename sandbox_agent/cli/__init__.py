@@ -20,6 +20,7 @@ from sandbox_agent.errors import SandboxAgentError
 
 COMMANDS = {
     "run": ("run", "Give an agent a task on a folder."),
+    "chat": ("chat", "Talk with an agent while it works on a folder."),
     "demo": ("demo", "Watch a scripted model fix a real bug in a container; needs no key."),
     "doctor": ("doctor", "Check engine, image and isolation, and say what to do."),
     "escape-test": ("escape_test", "Try to get out of the sandbox, and say which ways are open."),
@@ -40,6 +41,7 @@ Examples:
   sandbox-agent doctor
   sandbox-agent demo
   sandbox-agent run "Fix the failing test" -w ./project
+  sandbox-agent chat -w ./project
   sandbox-agent run -p --output json --apply always "Update the changelog"
 """
 

@@ -17,7 +17,7 @@ from sandbox_agent.frontends.network import decision_line
 from sandbox_agent.frontends.printer import Printer, make_console
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.frontends.summary import RunSummary
-from sandbox_agent.frontends.terminal import Terminal, open_terminal
+from sandbox_agent.frontends.terminal import Asker, Terminal, open_terminal
 
 Apply = Literal["ask", "always", "never"]
 
@@ -28,7 +28,7 @@ class Screen(NamedTuple):
     output: Output | None
     view: ConsoleView | None
     printer: Printer
-    terminal: Terminal | None
+    terminal: Asker | None
 
 
 @dataclass(slots=True)

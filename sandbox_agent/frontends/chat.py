@@ -83,6 +83,10 @@ class Chat:
             self._session.interrupt()
         return True
 
+    def stop(self) -> None:
+        """The same, for a signal."""
+        self.interrupt()
+
     def leave(self, *, interrupted: bool = False) -> None:
         """See `Person.leave`."""
         self.interrupted = self.interrupted or interrupted

@@ -103,18 +103,19 @@ class Talk:
         return " · ".join(parts)
 
     def notes(self) -> list[str]:
-        """Sanitised lines: the step of the todo list that is being done, and messages that wait."""
+        """Sanitised lines while the agent works: the step of its todo list, and messages that wait."""
+        if self.running_since_s is None:
+            return []
         lines = []
         done = sum(one.get("status") == "completed" for one in self.todos)
         for todo in self.todos:
             if todo.get("status") == "in_progress":
                 doing = sanitise(str(todo.get("activeForm") or todo.get("content")))
                 lines.append(f"[>] {words.shorten(doing, LINE_CHARS)} ({done} of {len(self.todos)} done)")
-        if self.running_since_s is not None:
-            texts = [sanitise(plain_text(message.content)) for message in self.waiting]
-            lines += [f"waits: {words.shorten(text, LINE_CHARS)}" for text in texts[:SHOWN_WAITING]]
-            if len(texts) > SHOWN_WAITING:
-                lines.append(f"waits: {len(texts) - SHOWN_WAITING} more")
+        texts = [sanitise(plain_text(message.content)) for message in self.waiting]
+        lines += [f"waits: {words.shorten(text, LINE_CHARS)}" for text in texts[:SHOWN_WAITING]]
+        if len(texts) > SHOWN_WAITING:
+            lines.append(f"waits: {len(texts) - SHOWN_WAITING} more")
         return lines
 
 
