@@ -196,6 +196,8 @@ class Head:
             one.scope.cancel()
         for one in unwanted:
             await one.ended.wait()
+            # What was to be told with its result has not been told.
+            self._session.ctx.restarts_told = one.ctx.restarts_told
             if one.started:
                 use = one.call.use
                 event = CallDiscarded(agent_id=self._session.agent_id, call_id=use.id, tool=use.name, reason=reason)

@@ -18,6 +18,7 @@ from sandbox_agent.engine.past import EVENTS_FILE, conversation_entries, find_se
 from sandbox_agent.errors import ConfigError, WorkspaceError
 from sandbox_agent.events import (
     AssistantMessage,
+    CallDiscarded,
     ConversationCleared,
     ConversationCompacted,
     Event,
@@ -48,6 +49,7 @@ _CONVERSATION = (
     PermissionDecided,
     ToolStarted,
     ToolFinished,
+    CallDiscarded,
 )
 
 

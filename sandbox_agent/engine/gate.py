@@ -77,6 +77,7 @@ async def judge_unasked(session: Session, calls: Sequence[Call]) -> list[tuple[J
     Raises:
         SandboxError: see `judge`.
     """
+    restarting.from_now_on(session)
     await prepare(calls)
     subjects = [_subject(session, call) for call in calls]
     paths = _paths(subjects)

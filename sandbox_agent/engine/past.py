@@ -14,10 +14,12 @@ from sandbox_agent.errors import ConfigError, RecordError
 from sandbox_agent.events import (
     AgentStarted,
     AssistantMessage,
+    CallDiscarded,
     CheckpointTaken,
     ConversationRewound,
     Event,
     ModeChanged,
+    RequestStarted,
     SessionStarted,
     ToolFinished,
     ToolResultsMessage,
@@ -180,7 +182,7 @@ def _find(sessions: Path, wanted: str, workspace: Path) -> str:
 def _missing_results(events: Sequence[Event]) -> tuple[JsonObject, ...]:
     """Results for a last turn that was cut: those recorded already, "interrupted" for the others."""
     events = [event for event in events if event.agent_id == "main"]
-    finished = {event.call_id: event for event in events if isinstance(event, ToolFinished)}
+    finished = _finished(events)
     for event in reversed(events):
         if isinstance(event, ToolResultsMessage):
             return ()
@@ -188,6 +190,22 @@ def _missing_results(events: Sequence[Event]) -> tuple[JsonObject, ...]:
             calls = [str(block.get("id")) for block in event.content if block.get("type") == "tool_use"]
             return tuple(history.result_block(call, _result(finished.get(call))) for call in calls)
     return ()
+
+
+def _finished(events: Iterable[Event]) -> dict[str, ToolFinished]:
+    """The calls of the last request that ended and count; some may have run before its answer was whole."""
+    finished: dict[str, ToolFinished] = {}
+    for event in events:
+        match event:
+            case RequestStarted():
+                finished.clear()  # what belongs to no answer then never will, also where a model gives an id again
+            case ToolFinished(call_id=call_id):
+                finished[call_id] = event
+            case CallDiscarded(call_id=call_id):
+                finished.pop(call_id, None)
+            case _:
+                pass
+    return finished
 
 
 def _result(event: ToolFinished | None) -> ToolResult:
