@@ -18,6 +18,9 @@ MAX_NESTING = 100
 """Levels of lists and objects in what a model sends. Python's JSON writer gives up at a depth that hangs on where it is
 called, so what could be read may not be writable; nothing that works comes near."""
 
+SUMMARY_MARK = "<conversation-summary>"
+"""What a text begins with that stands for a conversation that was shortened."""
+
 WORKSPACE_MOUNT = "/workspace"
 """Where the workspace is inside every session container."""
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from sandbox_agent.engine import history
 from sandbox_agent.engine.window import CHARS_PER_TOKEN, estimate
 from sandbox_agent.prompts import prompt
-from sandbox_agent.types import JsonObject
+from sandbox_agent.types import SUMMARY_MARK, JsonObject
 
 KEPT_TURNS = 3
 """The results of so many last turns are not trimmed."""
@@ -29,7 +29,6 @@ DIGEST_PART = 0.4
 """The log that a model is shown when it cannot be shown the conversation."""
 SHOWN_FILES = 20
 
-_OPEN, _CLOSE = "<conversation-summary>", "</conversation-summary>"
 _NONE = "(none)"
 _MARKS = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
 _READERS = ("Read", "NotebookRead")
@@ -243,7 +242,7 @@ def _unmarked(text: str) -> str:
 
 
 def _is_summary(block: JsonObject) -> bool:
-    return block.get("type") == "text" and str(block["text"]).startswith(_OPEN)
+    return block.get("type") == "text" and str(block["text"]).startswith(SUMMARY_MARK)
 
 
 def _is_long(block: JsonObject) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from sandbox_agent.errors import ModelError
 from sandbox_agent.models.base import Answer, BlockDone, ModelEvent, ModelRequest, TextPiece, ThinkingPiece
 from sandbox_agent.models.script_file import Expect, ToolCall, Turn
-from sandbox_agent.types import JsonObject, Usage
+from sandbox_agent.types import SUMMARY_MARK, JsonObject, Usage
 
 TurnT = TypeVar("TurnT", bound=Turn)
 
@@ -154,11 +154,13 @@ def mismatch(expect: Expect, results: Sequence[JsonObject]) -> str | None:
 
 
 def first_user_text(request: ModelRequest) -> str:
-    """The task: the last text of the first user message (what an engine adds stands before it)."""
+    """The task: the last text of the first user message (what an engine adds stands before it, a summary behind it)."""
     content = next((message["content"] for message in request.messages if message.get("role") == "user"), "")
     if isinstance(content, str):
         return content
-    return next((str(block["text"]) for block in reversed(content) if block.get("type") == "text"), "")
+    texts = [str(block["text"]) for block in content if block.get("type") == "text"]
+    summary = next((place for place, text in enumerate(texts) if text.startswith(SUMMARY_MARK)), len(texts))
+    return texts[summary - 1] if summary else ""
 
 
 def result_blocks(message: JsonObject) -> list[JsonObject]:

@@ -76,6 +76,8 @@ class ApiDouble:
         port: 0 picks a free one.
         api_key: the only key that is taken; None takes any.
         models: the names that are known; None takes any.
+        window_tokens: a longer prompt (four characters of JSON are a token) is refused; None takes any, as does a
+            script that says nothing of it.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class ApiDouble:
         port: int = 0,
         api_key: str | None = None,
         models: Sequence[str] | None = None,
+        window_tokens: int | None = None,
         source: str = "API double",
     ) -> None:
         self.requests: list[Received] = []
@@ -92,6 +95,7 @@ class ApiDouble:
         self._port = port
         self._api_key = api_key
         self._models = models
+        self._window_tokens = window_tokens
         self._chunk_chars = 24
         self._pace_s = 0.0
         self._player: ScriptPlayer[DoubleTurn] | None = None
@@ -99,6 +103,7 @@ class ApiDouble:
             script = turns if isinstance(turns, DoubleScript) else DoubleScript.model_validate({"turns": tuple(turns)})
             self._player = ScriptPlayer(script.turns, script.agents, source)
             self._chunk_chars, self._pace_s = script.chunk_chars, script.pace_s
+            self._window_tokens = window_tokens or script.window_tokens
         self._sent_kinds: frozenset[str] = frozenset()
         self._signed: dict[str, set[str]] = {}
         self._answers = 0
@@ -182,6 +187,7 @@ class ApiDouble:
             if counting:
                 await write_plain(writer, 200, {"input_tokens": _estimate(received.body)})
                 return True
+            self._check_length(received.body)
             taken = self._take(received.body)
         except Refused as refusal:
             received.refusal.append(refusal.message)
@@ -264,9 +270,16 @@ class ApiDouble:
         if self._models is not None and name not in self._models:
             raise Refused(404, "not_found_error", f"model: {name}")
 
+    def _check_length(self, body: JsonObject) -> None:
+        length = _estimate(body)
+        if self._window_tokens is not None and length > self._window_tokens:
+            text = f"prompt is too long: {length} tokens > {self._window_tokens} maximum"
+            raise Refused(400, "invalid_request_error", text)
+
     def _model_page(self, path: str) -> JsonObject:
         def entry(name: str) -> JsonObject:
-            return {"id": name, "type": "model", "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
+            page: JsonObject = {"id": name, "type": "model", "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
+            return page if self._window_tokens is None else page | {"max_input_tokens": self._window_tokens}
 
         name = path.removeprefix("/v1/models").strip("/")
         if name:
