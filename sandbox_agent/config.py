@@ -18,6 +18,8 @@ class RunConfig:
     workspace: Path
     model: str = DEFAULT_MODEL
     """`anthropic:NAME` or `script:FILE`."""
+    fallback_model: str | None = None
+    """`anthropic:NAME`: asked for the rest of a run when `model` is overloaded for good, not known, or refuses."""
     policy: str | None = None
     """Name of a shipped policy or path of a file; None is the user's own, else the shipped `default`."""
     mode: Mode | None = None

@@ -48,6 +48,7 @@ def config_of(
     allow: tuple[str, ...],
     deny: tuple[str, ...],
     model: str,
+    fallback_model: str | None,
     image: str | None,
     workspace_mode: str,
     max_turns: int | None,
@@ -61,6 +62,7 @@ def config_of(
     return RunConfig(
         workspace=workspace,
         model=model,
+        fallback_model=fallback_model,
         policy=policy,
         mode=Mode(mode) if mode else None,
         allow=allow,

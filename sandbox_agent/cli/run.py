@@ -52,6 +52,11 @@ Exit codes: 0 done, 1 the task failed, 2 usage or configuration, 3 done but perm
     show_default=True,
     help="anthropic:NAME, or script:FILE for a scripted model that needs no key.",
 )
+@click.option(
+    "--fallback-model",
+    metavar="anthropic:NAME",
+    help="Asked for the rest of a run when the model stays overloaded, is not known, or refuses. Default: none.",
+)
 @click.option("--image", metavar="NAME", help="The container's image. Default: the policy's.")
 @click.option(
     "--workspace-mode",

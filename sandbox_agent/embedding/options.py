@@ -21,6 +21,8 @@ class Options(TypedDict, total=False):
     workspace: str | Path
     """The folder to work on; the current directory where it is left out."""
     model: str
+    fallback_model: str | None
+    """See `RunConfig.fallback_model`."""
     """`anthropic:NAME`, or `script:FILE`."""
     policy: str | Path | None
     """A shipped policy by name, or a policy file, which may not lie in the workspace."""
@@ -68,6 +70,7 @@ def config_of(options: Options) -> RunConfig:
     return RunConfig(
         workspace=Path(options.get("workspace", ".")),
         model=options.get("model", DEFAULT_MODEL),
+        fallback_model=options.get("fallback_model"),
         policy=None if policy is None else str(policy),
         mode=chosen,
         allow=tuple(options.get("allow", ())),

@@ -31,3 +31,26 @@ def model_kind(spec: str) -> ModelKind:
     if kind == "anthropic":
         check_credentials(os.environ)
     return ModelKind(MODEL_KINDS[kind], name)
+
+
+def fallback_name(spec: str | None, model: str) -> str | None:
+    """The name of the model that `--fallback-model` means, None without one.
+
+    Args:
+        spec: as given.
+        model: the `--model` beside it.
+
+    Raises:
+        ConfigError: it is spelled wrongly, is the model itself, or that one is not of the same kind.
+    """
+    if spec is None:
+        return None
+    kind, _, name = spec.partition(":")
+    if kind != "anthropic" or not name.strip():
+        raise ConfigError(f"--fallback-model {spec!r}: write anthropic:NAME")
+    own_kind, own_name = model_kind(model)
+    if own_kind != "anthropic":
+        raise ConfigError(f"--fallback-model {spec} stands in for a model of the API only, and --model is {model}")
+    if name.strip() == own_name.strip():
+        raise ConfigError(f"--fallback-model {spec} is the model itself; name another one")
+    return name.strip()

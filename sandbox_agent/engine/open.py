@@ -33,7 +33,7 @@ from sandbox_agent.engine.drifting import look_now_and_then
 from sandbox_agent.engine.hooks import ProgramHook
 from sandbox_agent.engine.late import LoadingModel
 from sandbox_agent.engine.lock import SessionLock
-from sandbox_agent.engine.model_choice import model_kind
+from sandbox_agent.engine.model_choice import fallback_name, model_kind
 from sandbox_agent.engine.own_tools import names_of, pool_of, told
 from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past, new_session_id
 from sandbox_agent.engine.placement import AUTO, Placement, forget
@@ -85,11 +85,12 @@ async def open_session(
     try:
         async with anyio.create_task_group() as tasks:
             kind, name = model_kind(config.model)
+            fallback = fallback_name(config.fallback_model, config.model)
             loading = LoadingModel(lambda: registry.load("models", kind).create(name))
             tasks.start_soon(loading.load)
             session = await _open(config, approver, ask, hooks, tools, tasks)
             try:
-                session.model = await loading.loaded()
+                session.model, session.fallback = await loading.loaded(), fallback
                 if config.model.startswith("anthropic:"):  # beside the first request: it costs 0.25 s
                     tasks.start_soon(anyio.to_thread.run_sync, session.budget.prices.load)
                 yield session
@@ -122,7 +123,8 @@ async def _open(
     if past is not None:  # no policy may come from the folder that is really worked on
         config = replace(config, workspace=stands_on(sessions_dir() / past.session_id) or config.workspace)
     policy = _policy(config)
-    await anyio.to_thread.run_sync(Budget(policy.limits, Prices(policy.prices)).check, config.model)
+    for model in filter(None, (config.model, config.fallback_model)):
+        await anyio.to_thread.run_sync(Budget(policy.limits, Prices(policy.prices)).check, model)
     types = load_agent_types(config_dir() / AGENT_TYPES, names_of(tools))
     pool = with_types(pool_of(policy, tools), types)
     endpoint = await anyio.to_thread.run_sync(reachable_engine)

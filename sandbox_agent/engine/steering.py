@@ -46,6 +46,8 @@ async def set_model(session: Session, spec: str) -> None:
     await loading.load()
     model = await loading.loaded()
     before, session.model = session.model, model
+    if module != "anthropic":
+        session.fallback = None  # there is no other model of that kind
     await before.aclose()
     session.emit(ModelChanged(model=model.name, before=before.name))
 
