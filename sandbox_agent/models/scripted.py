@@ -133,7 +133,9 @@ class FunctionModel:
         said = self._function(request)
         value = await said if inspect.isawaitable(said) else said
         if not isinstance(value, Answer):
-            value = build_answer(Turn.model_validate(value), f"toolu_function_{len(self.requests)}", self._name, {})
+            # The count of messages keeps the ids apart when a resumed session has a new model of this kind.
+            stem = f"toolu_function_{len(self.requests)}_{len(request.messages)}"
+            value = build_answer(Turn.model_validate(value), stem, self._name, {})
         for event in streamed(value, _FUNCTION_PIECE_CHARS):
             yield event
         yield value

@@ -305,6 +305,6 @@ async def test_a_function_can_be_the_model() -> None:
     assert isinstance(first[-1], Answer)
     text, call = first[-1].content
     assert first[:-1] == [TextPiece("now"), BlockDone(0, text), BlockDone(1, call)]
-    assert call["id"] == "toolu_function_1_1"
+    assert call["id"] == "toolu_function_1_1_1"
     assert second == [TextPiece("ready"), BlockDone(0, ready.content[0]), ready]
     assert (model.name, model.requests) == ("mine", [REQUEST, after("x")])
