@@ -173,7 +173,8 @@ async def _decide(session: Session, hooked: Hooked, subject: Subject) -> Decisio
                     return _note(session, call, decision)
             return await _ask(session, session.approver, call, request, decision)
     except anyio.get_cancelled_exc_class():
-        _note(session, call, Decision(Verdict.DENY, "the question was interrupted."), ApprovalAnswer(False))
+        interrupted = Decision(Verdict.DENY, "the question was interrupted.")
+        _note(session, call, interrupted, ApprovalAnswer(False), counts=False)
         raise
 
 
@@ -318,8 +319,10 @@ def _note(
     answer: ApprovalAnswer | None = None,
     *,
     saved_rules: tuple[str, ...] = (),
+    counts: bool = True,
 ) -> Decision:
-    """Record a decision; `answer` is what was said where somebody was asked."""
+    """Record a decision; `answer` is what was said where somebody was asked. A denial that `counts` is one of those
+    that the run ends with."""
     session.emit(
         PermissionDecided(
             agent_id=session.agent_id,
@@ -340,7 +343,7 @@ def _note(
             saved_rules=saved_rules,
         )
     )
-    if decision.verdict is Verdict.DENY:
+    if decision.verdict is Verdict.DENY and counts:
         denial = {"tool_name": call.use.name, "tool_use_id": call.use.id, "tool_input": call.use.input}
         session.deny({**denial, "reason": decision.reason, "rule": decision.rule})
     return decision
