@@ -137,6 +137,8 @@ class Budget:
 def amount(name: str, value: float) -> str:
     """A limit, or what was used of it, as people read it; without its unit."""
     if name == "cost_usd":
+        if value < 0.0001:
+            return f"{value:.2g}"
         return f"{value:,.4f}" if value < 0.1 else f"{value:,.2f}"
     return f"{round(value):,}" if value >= 1 else f"{value:g}"
 
