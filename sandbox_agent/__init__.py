@@ -18,6 +18,8 @@ _PLACES = {
     "HookAnswer": "engine.hook_answers",
     "HookEvent": "policy.hooks",
     "ProgramHook": "engine.hooks",
+    "Question": "tools.questions",
+    "Reply": "tools.questions",
     "Result": "embedding.result",
     "Run": "embedding.running",
     "Session": "embedding.session",

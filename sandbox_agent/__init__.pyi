@@ -14,6 +14,8 @@ from sandbox_agent.policy.hooks import parse_matcher as parse_matcher
 from sandbox_agent.tools.base import Tool as Tool
 from sandbox_agent.tools.base import ToolContext as ToolContext
 from sandbox_agent.tools.base import ToolInput as ToolInput
+from sandbox_agent.tools.questions import Question as Question
+from sandbox_agent.tools.questions import Reply as Reply
 from sandbox_agent.types import ToolResult as ToolResult
 from sandbox_agent.types import Verdict as Verdict
 

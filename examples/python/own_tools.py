@@ -8,12 +8,14 @@ Needs a Docker Engine and no key: the model is a script.
 import asyncio
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import Field
 
 import sandbox_agent
-from sandbox_agent import ApprovalAnswer, ApprovalRequest, HookAnswer, HookEvent, ProgramHook, ToolContext, Verdict
+from sandbox_agent import ApprovalAnswer, ApprovalRequest, HookAnswer, HookEvent, ProgramHook, Question, Reply
+from sandbox_agent import ToolContext, Verdict
 from sandbox_agent.errors import ToolError
 from sandbox_agent.events import Notice, PermissionDecided, ToolFinished
 
@@ -62,6 +64,11 @@ async def approve(request: ApprovalRequest) -> ApprovalAnswer:
     return ApprovalAnswer(False, reason="only ticket 7 is yours")
 
 
+async def answer(questions: Sequence[Question], *, agent_id: str) -> list[Reply]:
+    """Answers what the model wants to know: labels of the choices, or words of one's own."""
+    return [Reply(labels=(question.choices[0].label,)) for question in questions]
+
+
 async def short_notes(told: dict) -> HookAnswer | None:
     """A hook may block or change a call; None is no opinion."""
     if told["tool_name"] == "Write" and len(told["tool_input"]["content"]) > 1000:
@@ -77,6 +84,7 @@ async def main(folder: str) -> int:
         mode="acceptEdits",
         tools=TOOLS,
         approver=approve,
+        answerer=answer,
         hooks=[ProgramHook("short-notes", HookEvent.PRE_TOOL_USE, short_notes)],
     )
     async for event in run:

@@ -21,9 +21,9 @@ class Options(TypedDict, total=False):
     workspace: str | Path
     """The folder to work on; the current directory where it is left out."""
     model: str
+    """`anthropic:NAME`, or `script:FILE`."""
     fallback_model: str | None
     """See `RunConfig.fallback_model`."""
-    """`anthropic:NAME`, or `script:FILE`."""
     policy: str | Path | None
     """A shipped policy by name, or a policy file, which may not lie in the workspace."""
     mode: Mode | str | None
@@ -44,7 +44,7 @@ class Options(TypedDict, total=False):
     approver: Approver | None
     """Asked where the policy asks; None denies."""
     answerer: Ask | None
-    """Answers the model's own questions; None tells it to decide by itself."""
+    """Answers the model's own questions; None: it has no tool to ask any."""
     hooks: Sequence[ProgramHook]
 
 

@@ -13,9 +13,11 @@ import os
 import re
 import unicodedata
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from sandbox_agent.engine.session import Session
 from sandbox_agent.events import Notice, ProjectInstructions
@@ -49,6 +51,18 @@ class Found:
     text: str = ""
     why_not: str | None = None
     notes: tuple[str, ...] = ()
+
+
+async def attach(session: Session, *, fresh: bool) -> None:
+    """Have the first request wait for them, where the policy wants them and they may be there.
+
+    `fresh`: the session begins with the person's folder as it is now.
+    """
+    # The tree of another session, gone on with or forked from, need not have what the folder has.
+    if session.policy.project_instructions and (
+        not fresh or await anyio.to_thread.run_sync(may_be_there, session.workspace.host)
+    ):
+        session.before_task = partial(give, session)
 
 
 def may_be_there(folder: Path) -> bool:
