@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 
 import click
 
-from sandbox_agent.cli import audit, removing, steps
+from sandbox_agent.cli import audit, removing, spent, steps
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.past import EVENTS_FILE, find_session, session_ids
 from sandbox_agent.errors import RecordError
@@ -17,13 +17,17 @@ from sandbox_agent.events import ProjectInstructions, RunFinished, SessionStarte
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.frontends.words import shorten
 from sandbox_agent.tape import read_tape
+from sandbox_agent.types import Usage
 
 SHOWN_CHANGES = 20
 
 
 @dataclass(slots=True)
 class Row:
-    """One session. `status` is "unfinished" while, or if, its run has not ended; "unreadable" where its record is."""
+    """One session. `status` is "unfinished" while, or if, its run has not ended; "unreadable" where its record is.
+
+    `usage` and `cost_usd` are of all its runs; the cost is None where it is not known of one, or nothing was used.
+    """
 
     session_id: str
     started_unix_s: float = 0.0
@@ -33,6 +37,9 @@ class Row:
     status: str = "unfinished"
     forked_from: str | None = None
     forked_step: int | None = None
+    turns: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = None
 
 
 @click.group(name="sessions", short_help="List past sessions, see the steps of one, audit its record.")
@@ -68,18 +75,19 @@ def list_sessions(limit: int, as_json: bool) -> int:
 @COMMAND.command(
     name="show",
     epilog="\b\nExamples:\n  sandbox-agent sessions show last\n  sandbox-agent sessions show last --json | jq .step\n",
-    short_help="Show the steps of a session, and the files each changed.",
+    short_help="Show the steps of a session with the files each changed, and what its runs used.",
 )
 @click.argument("session_id", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a step, unsanitised.")
 def show(session_id: str, as_json: bool) -> int:
-    """The steps of session ID ("last" is the newest): what made each, and the files it changed.
+    """The steps of session ID ("last" is the newest): what made each, the files it changed, and what each run used.
 
     `sandbox-agent undo ID --to STEP` goes back to one, `sandbox-agent fork ID --at STEP` begins a new session at it.
     """
     sessions = sessions_dir()
     found = find_session(sessions, session_id)
-    rows = steps.rows(read_tape(sessions / found / EVENTS_FILE).entries)
+    entries = read_tape(sessions / found / EVENTS_FILE).entries
+    rows = steps.rows(entries)
     if not rows and not as_json:
         click.echo("There are no steps: nothing was checkpointed in this session.", err=True)
     for row in rows:
@@ -93,7 +101,16 @@ def show(session_id: str, as_json: bool) -> int:
             click.echo(f"    {kind:<9} {sanitise(str(change.get('path'))) or 'the workspace folder'}")
         if row.event.changed_count > SHOWN_CHANGES:
             click.echo(f"    and {row.event.changed_count - SHOWN_CHANGES:,} more")
+    if not as_json:
+        _show_spent(spent.runs(entries))
     return 0
+
+
+def _show_spent(runs: Sequence[spent.Spent]) -> None:
+    for number, run in enumerate(runs, start=1):
+        click.echo(f"run {number:<5} {run.line()}")
+    if len(runs) > 1:
+        click.echo(f"in all    {spent.in_all(runs).line()}")
 
 
 def _rows(limit: int) -> Iterator[Row]:
@@ -104,6 +121,8 @@ def _rows(limit: int) -> Iterator[Row]:
             entries = read_tape(sessions / session_id / EVENTS_FILE).entries
         except RecordError:
             row.status, entries = "unreadable", ()
+        whole = spent.in_all(spent.runs(entries))
+        row.turns, row.usage, row.cost_usd = whole.turns, whole.usage, whole.cost_usd
         for entry in entries:
             match entry.event:
                 case SessionStarted() as started:

@@ -111,10 +111,9 @@ def test_each_agent_is_warned_once_of_each_limit_at_four_fifths() -> None:
 
 def priced(limits: str) -> Policy:
     """A policy with these limits, in which a test's model has a price."""
-    policy = parse_policy(
+    return parse_policy(
         f"rules: {{allow: [Read]}}\nlimits: {{prices: {{function: {{input: 1, output: 1}}}}, {limits}}}", "p"
     )
-    return policy
 
 
 @pytest.mark.parametrize(
