@@ -34,6 +34,8 @@ class Options(TypedDict, total=False):
     workspace_mode: str
     """`auto`, `overlay`, `copy` or `bind`."""
     max_turns: int | None
+    max_tokens: int | None
+    max_cost_usd: float | None
     timeout_s: float | None
     project_instructions: bool | None
     """Whether the model is given AGENTS.md and CLAUDE.md of the folder."""
@@ -78,6 +80,8 @@ def config_of(options: Options) -> RunConfig:
         image=options.get("image"),
         workspace_mode=options.get("workspace_mode", "auto"),
         max_turns=options.get("max_turns"),
+        max_tokens=options.get("max_tokens"),
+        max_cost_usd=options.get("max_cost_usd"),
         timeout_s=options.get("timeout_s"),
         project_instructions=options.get("project_instructions"),
         resume=options.get("resume"),

@@ -15,10 +15,11 @@ class Result:
     """How a task ended.
 
     `status` is one of done, denied (done, but calls were denied), failed, limit, sandbox_error, model_error,
-    interrupted; `error` says why, None where it is done. `text` is the agent's last answer. `turns`, `usage` and
-    `duration_s` are of this task. `changes` are those of the session's view of the folder, empty until somebody asked
-    for them; what of them went to the folder is in `applied`, what did not in `unapplied`, and why not in `conflicts`.
-    `record` is the file with everything that happened.
+    interrupted; `error` says why, None where it is done. `text` is the agent's last answer. `turns`, `usage`,
+    `cost_usd` (None where the price is not known) and `duration_s` are of this task; `model_usage` is the usage by the
+    model's name, that of sub-agents with it. `changes` are those of the session's view of the folder, empty until
+    somebody asked for them; what of them went to the folder is in `applied`, what did not in `unapplied`, and why not
+    in `conflicts`. `record` is the file with everything that happened.
     """
 
     session_id: str
@@ -27,8 +28,10 @@ class Result:
     error: str | None
     turns: int
     usage: Usage
+    cost_usd: float | None
     duration_s: float
     record: Path
+    model_usage: Mapping[str, Usage] = field(default_factory=dict)
     denials: tuple[JsonObject, ...] = ()
     changes: tuple[Change, ...] = ()
     applied: tuple[str, ...] = ()

@@ -120,6 +120,8 @@ class Session:
             error=self._summary.error,
             turns=finished.turns,
             usage=finished.usage,
+            cost_usd=finished.cost_usd,
+            model_usage=finished.model_usage,
             duration_s=finished.duration_s,
             record=sessions_dir() / started.session_id / EVENTS_FILE,
             denials=finished.denials,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -14,13 +15,15 @@ from engine_session import make_session, of, play, results, use
 from pydantic import BaseModel
 
 import sandbox_agent
+from sandbox_agent.config import RunConfig
+from sandbox_agent.embedding.options import Options, config_of
 from sandbox_agent.engine.own_tools import pool_of, told
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.errors import ConfigError, SandboxUnavailableError, ToolError
 from sandbox_agent.events import PermissionDecided
 from sandbox_agent.policy.load import load_policy
 from sandbox_agent.tools.base import Tool, ToolContext
-from sandbox_agent.types import ToolResult
+from sandbox_agent.types import Mode, ToolResult
 
 DONE = {"text": "done"}
 
@@ -196,6 +199,15 @@ def test_options_that_cannot_be_are_refused_at_the_call(
     with pytest.raises(kind) as caught:
         sandbox_agent.run(**{"task": "x", **options})
     assert str(caught.value).startswith(message)
+
+
+def test_every_option_of_a_run_can_be_given_from_a_program() -> None:
+    """None is forgotten when one is added, and each goes where it belongs."""
+    given: Any = {field.name: f"<{field.name}>" for field in dataclasses.fields(RunConfig)}
+    given |= {"mode": "plan", "workspace": Path("/w"), "allow": ("<allow>",), "deny": ("<deny>",)}
+    config = config_of(given)
+    assert dataclasses.asdict(config) == {**given, "mode": Mode.PLAN}
+    assert set(given) <= set(Options.__annotations__)
 
 
 async def test_without_an_engine_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
