@@ -21,7 +21,7 @@ _READS = FAMILIES["Read"]
 _EDITS = FAMILIES["Edit"]
 _DIALOGUE = frozenset({"AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "TodoWrite"})
 _OTHERS = _DIALOGUE | {"Bash", "Task", "TaskOutput", "TaskStop", "WebFetch", "WebSearch"}
-_HARMLESS = _READS | _DIALOGUE | {"TaskOutput", "WebFetch"}
+_HARMLESS = _READS | _DIALOGUE | {"TaskOutput", "TaskStop", "WebFetch"}
 
 
 def parse_call(text: str, *, cwd: str = WORKSPACE_MOUNT, resolve: bool = True) -> PermissionRequest:

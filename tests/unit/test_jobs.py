@@ -13,11 +13,13 @@ from jobs_rig import JobsRig, jobs_rig
 from sandbox_agent.engine.jobs import MOST_SHELLS, Ending
 from sandbox_agent.engine.queue import MessageQueue, Priority
 from sandbox_agent.errors import SandboxDiedError, ToolError
-from sandbox_agent.events import JobFinished
+from sandbox_agent.events import CallEffects, JobFinished
+from sandbox_agent.policy.call_text import parse_call
 from sandbox_agent.testing.tool_calls import call, context
 from sandbox_agent.tools.bash import TOOL as BASH
 from sandbox_agent.tools.jobs import Job, JobKind, JobState
 from sandbox_agent.tools.task_output import SHOWN_BYTES
+from sandbox_agent.tools.task_output import TOOL as TASK_OUTPUT
 from sandbox_agent.tools.task_stop import TOOL as TASK_STOP
 
 
@@ -28,7 +30,7 @@ def said(result: object) -> str:
 async def test_a_job_starts_at_once_and_is_read_while_it_runs(tmp_path: Path) -> None:
     """What has come so far, then what is new, then the end with its exit code."""
     async with jobs_rig(tmp_path) as rig:
-        job_id = await rig.start("echo one; wait-for two; exit 3")
+        job_id = await rig.start("echo one >&2; wait-for two; exit 3")
         while not (first := await rig.output(job_id, block=False)).meta["offset"]:
             await anyio.lowlevel.checkpoint()
         rig.gates.gate("two").set()
@@ -109,6 +111,18 @@ async def test_stopping_is_once(tmp_path: Path) -> None:
     assert len(rig.ends()) == 2
     assert rig.ends()[1][1] in ("killed", "exited")
     assert ("before it could be stopped" in said(ended)) is (rig.ends()[1][1] == "exited")
+
+
+async def test_the_first_reason_to_stop_holds(tmp_path: Path) -> None:
+    """Whoever comes while it is being ended waits for the same end."""
+    async with jobs_rig(tmp_path) as rig:
+        job_id = await rig.start("sleep 1000")
+        [job] = rig.session.jobs.running()
+        async with anyio.create_task_group() as group:
+            group.start_soon(job.stop, "first")
+            group.start_soon(job.stop, "second", JobState.CLOSED)
+
+    assert (job.note, rig.ends()) == ("first", [(job_id, "killed")])
 
 
 async def test_a_job_has_a_limit_of_its_own(tmp_path: Path) -> None:
@@ -291,6 +305,14 @@ async def test_waiting_for_a_change_and_for_quiet(tmp_path: Path) -> None:
             rig.gates.gate("a").set()
         assert [job.id for job in await jobs.wait_idle(0.01)] == [other]
         assert rig.session.queue.waiting()
+        await rig.start("wait-for b")
+        async with anyio.create_task_group() as group:
+            group.start_soon(rig.ended)
+            await anyio.wait_all_tasks_blocked()
+            rig.gates.gate("b").set()
+            await jobs.wait_change(10)
+            await anyio.wait_all_tasks_blocked()
+            group.start_soon(rig.stop, other)
 
 
 async def test_without_a_registry_nothing_runs_behind(tmp_path: Path) -> None:
@@ -326,10 +348,23 @@ async def test_the_model_goes_on_when_its_job_has_ended(tmp_path: Path) -> None:
     async with jobs_rig(tmp_path, turns=turns) as rig:
         events = await play(rig.session)
 
+        rig.session.effects.blind()
+        assert not rig.session.effects.pending
+
     assert finished(events).text == "It ended with 4."
+    assert [kind for kind in map(type, recorded(tmp_path)) if kind in (JobFinished, CallEffects)] == [
+        JobFinished,
+        CallEffects,
+    ]
     told = [message for message in rig.session.messages if "ended with exit code 4" in str(message["content"])]
     assert len(told) == 1
     assert "from the job" in str(told[0])
+
+
+def test_policy_commands_know_what_needs_no_question() -> None:
+    """As the tools themselves say it."""
+    for tool in (TASK_OUTPUT, TASK_STOP):
+        assert parse_call(tool.name).read_only is tool.read_only(tool.input_model.model_construct()) is True
 
 
 def test_an_id_is_of_the_call(tmp_path: Path) -> None:
@@ -349,9 +384,12 @@ def test_an_id_is_of_the_call(tmp_path: Path) -> None:
 
 
 async def test_a_refused_start_leaves_no_trace(tmp_path: Path) -> None:
-    """No event, and the registry is as before."""
-    async with jobs_rig(tmp_path) as rig:
+    """No event, the registry is as before, and the call is over with its refusal."""
+    turns = [{"tools": [use("Bash", command="true", run_in_background=True)]}, {"text": "done"}]
+    async with jobs_rig(tmp_path, turns=turns) as rig:
         await rig.session.jobs.close()
+        await play(rig.session)
+        assert not rig.session.effects.pending
         job = Job(id="x", kind=JobKind.SHELL, what="w", agent_id="main", call_id="c")
         with pytest.raises(ToolError, match="no job outlives it"):
             rig.session.jobs.add(job, lambda _: anyio.sleep_forever(), MessageQueue())  # type: ignore[arg-type,return-value]
