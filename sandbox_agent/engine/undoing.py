@@ -73,6 +73,21 @@ async def undo_session(wanted: str, to: int | None, *, rewind: bool, tell: Calla
     return Undone(folder.name, reached)
 
 
+async def check_here(session: Session, to: int | None) -> None:
+    """Whether there is anything to undo in an open session, before a person is asked about it.
+
+    Raises:
+        WorkspaceError: it has no checkpoints, no such step, or none before this one.
+    """
+    if session.checkpoints is None or session.checkpoints.current is None:
+        raise WorkspaceError("this session has no checkpoints")
+    await session.checkpoints.settled()
+    if to is not None:
+        await anyio.to_thread.run_sync(session.checkpoints.reachable, to)
+    elif await session.checkpoints.now() is None or not session.checkpoints.changed:
+        raise WorkspaceError("nothing was changed so far, so there is nothing to undo")
+
+
 async def undo_here(session: Session, to: int | None, *, rewind: bool) -> Reached:
     """Bring the workspace of an open session back to a step; none of its agents may be at work. Its jobs are ended.
 

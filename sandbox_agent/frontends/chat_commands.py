@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sandbox_agent.engine import steering
 from sandbox_agent.engine.previewing import changes_so_far
-from sandbox_agent.engine.undoing import undo_here
+from sandbox_agent.engine.undoing import check_here, undo_here
 from sandbox_agent.errors import SandboxAgentError
 from sandbox_agent.frontends import chat_keys, outcome, policy_view, review, undo_view, words
 from sandbox_agent.frontends.chat_talk import Talk
@@ -126,12 +126,14 @@ async def _undo(desk: Desk, rest: str) -> None:
     if session.jobs.running():
         names = ", ".join(job.id for job in session.jobs.running())
         raise UsageFault(f"jobs are running ({sanitise(names)}): /jobs stop ID ends one")
+    step = int(rest) if rest else None
+    await check_here(session, step)
     answer = await desk.asker.ask(REWIND)
     if answer is None:
         desk.printer.line("Nothing was undone.")
         return
     rewind = answer.lower() in ("y", "yes")
-    reached = await undo_here(session, int(rest) if rest else None, rewind=rewind)
+    reached = await undo_here(session, step, rewind=rewind)
     undo_view.show(desk.printer, reached, rewound=rewind)
 
 

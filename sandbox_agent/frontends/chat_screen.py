@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Protocol, TextIO, cast
+from typing import NamedTuple, Protocol, TextIO, cast
 
 import anyio
 from anyio.abc import TaskStatus
@@ -31,10 +31,16 @@ from sandbox_agent.frontends.printer import Printer, make_console
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.frontends.terminal import Terminal
 
-QUIET_S = 0.5
-"""So long nothing must have been typed before a question takes over the input line."""
-QUIET_DRAFT_S = 2.0
-"""The same while a message is half written: people stop to think."""
+
+class Quiet(NamedTuple):
+    """How long nothing must have been typed before a question takes over the input line. With a message half written
+    it is longer: people stop to think."""
+
+    usual_s: float = 0.5
+    draft_s: float = 2.0
+
+
+QUIET = Quiet()
 
 ESCAPE_S = 0.1
 """An Esc that nothing follows for so long is the key itself, and not the beginning of another one."""
@@ -80,6 +86,7 @@ class ChatScreen:
         fd: int,
         *,
         history: ChatHistory,
+        quiet: Quiet = QUIET,
         input: Input | None = None,
         output: Output | None = None,
     ) -> None:
@@ -89,6 +96,7 @@ class ChatScreen:
             terminal: what is printed goes there.
             fd: the person's answers come from there while the input line is not drawn.
             history: earlier messages.
+            quiet: see there.
             input, output: where keys come from and the input line is drawn; None is the terminal of this process.
         """
         self.above = Above(terminal)
@@ -103,7 +111,8 @@ class ChatScreen:
         self._answer = Buffer(multiline=False)
         self._question: str | None = None
         self._answered = anyio.Event()
-        self._typed_s = -QUIET_S
+        self._quiet = quiet
+        self._typed_s = 0.0
         self._coming = 0
         self._given: str | None = None
         self._ctrl_c_until_s = 0.0
@@ -167,7 +176,7 @@ class ChatScreen:
         self._coming += 1
         try:
             while self._app is not None:
-                quiet_s = QUIET_DRAFT_S if self._message.text else QUIET_S
+                quiet_s = self._quiet.draft_s if self._message.text else self._quiet.usual_s
                 left_s = max(self._typed_s, asked_s) + quiet_s - anyio.current_time()
                 if left_s <= 0:
                     return
