@@ -125,7 +125,7 @@ async def _open(
     policy = _policy(config)
     for model in filter(None, (config.model, config.fallback_model)):
         await anyio.to_thread.run_sync(Budget(policy.limits, Prices(policy.prices)).check, model)
-    types = load_agent_types(config_dir() / AGENT_TYPES, names_of(tools))
+    types = load_agent_types(config_dir() / AGENT_TYPES, names_of(tools), config.workspace)
     pool = with_types(pool_of(policy, tools), types)
     endpoint = await anyio.to_thread.run_sync(reachable_engine)
     settled = await settle_interrupted()  # before this run takes its picture of the folder
