@@ -20,6 +20,7 @@ from sandbox_agent.events import (
     ModelRetrying,
     ModelSwitched,
     PermissionDecided,
+    ProjectInstructions,
     RequestStarted,
     RunFinished,
     SandboxReady,
@@ -91,6 +92,8 @@ class ConsoleView:
             case SandboxReady():
                 how = f"{event.transport}, ready in {words.duration(event.start_s)}"
                 self._fact("container", f"{event.isolation} ({how})")
+            case ProjectInstructions():
+                pass  # a notice says which files; the model reads them, not the person
             case UserMessage() if event.agent_id != "main" and not self._verbose:
                 pass  # what its parent told it; the line of its start says what it is about
             case UserMessage():
