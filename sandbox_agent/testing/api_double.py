@@ -174,7 +174,7 @@ class ApiDouble:
         """Answer one request; False when the connection is over."""
         writer = client.writer
         try:
-            check_headers(received.headers, self._api_key)
+            check_headers(received.headers, self._api_key, has_body=received.method == "POST")
             if received.method == "GET" and received.path.startswith("/v1/models"):
                 await write_plain(writer, 200, self._model_page(received.path))
                 return True

@@ -33,8 +33,9 @@ _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}\Z")
 
 
-def check_headers(headers: Mapping[str, str], api_key: str | None) -> None:
-    """Refuse a request without a key, with another than `api_key` (None: any), or without a version."""
+def check_headers(headers: Mapping[str, str], api_key: str | None, *, has_body: bool = True) -> None:
+    """Refuse a request without a key, with another than `api_key` (None: any), without a version, or with a body that
+    is not said to be JSON."""
     bearer = headers.get("authorization", "")
     given = headers.get("x-api-key") or (bearer.removeprefix("Bearer ") if bearer.startswith("Bearer ") else "")
     if not given:
@@ -43,7 +44,7 @@ def check_headers(headers: Mapping[str, str], api_key: str | None) -> None:
         raise Refused(401, "authentication_error", "invalid x-api-key")
     if not headers.get("anthropic-version"):
         refuse("anthropic-version", "header is required")
-    if not headers.get("content-type", "").startswith("application/json"):
+    if has_body and not headers.get("content-type", "").startswith("application/json"):
         refuse("content-type", "must be application/json")
 
 
