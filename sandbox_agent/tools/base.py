@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.tools.agents import AgentDesk
 from sandbox_agent.tools.jobs import JobDesk
+from sandbox_agent.tools.page_cache import PageCache
 from sandbox_agent.tools.planning import PlanDesk
 from sandbox_agent.tools.questions import Ask
 from sandbox_agent.types import WORKSPACE_MOUNT, JsonObject, Subject, ToolResult, Withheld
@@ -52,6 +53,8 @@ class ToolContext:
     """The way in and out of plan mode; None where there is none."""
     opens: Callable[[str, int], bool] = lambda host, port: False
     """Whether the network's gate lets a (canonical) host and port pass."""
+    pages: PageCache = field(default_factory=PageCache)
+    """What was fetched from the network."""
 
     restarts_told: int | None = None
     """How many of the sandbox's restarts this agent knows of; None before its first call. The engine's own."""

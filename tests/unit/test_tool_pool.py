@@ -84,6 +84,7 @@ def test_what_a_tool_does_not_claim_is_false() -> None:
         ("NotebookEdit", (False, False, True)),
         ("Read", (True, True, False)),
         ("TodoWrite", (True, False, False)),
+        ("WebFetch", (True, True, False)),
         ("Write", (False, False, True)),
     ],
 )

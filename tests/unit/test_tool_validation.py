@@ -129,6 +129,7 @@ def test_every_schema_forbids_other_fields() -> None:
         ("Glob", {"pattern", "path"}),
         ("NotebookEdit", {"notebook_path", "cell_id", "new_source", "cell_type", "edit_mode"}),
         ("TodoWrite", {"todos"}),
+        ("WebFetch", {"url", "prompt", "offset"}),
         (
             "Grep",
             {"pattern", "path", "glob", "type", "output_mode", "-A", "-B", "-C", "context", "-n", "-i", "-o"}
