@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -69,7 +70,7 @@ async def answer(questions: Sequence[Question], *, agent_id: str) -> list[Reply]
     return [Reply(labels=(question.choices[0].label,)) for question in questions]
 
 
-async def short_notes(told: dict) -> HookAnswer | None:
+async def short_notes(told: dict[str, Any]) -> HookAnswer | None:
     """A hook may block or change a call; None is no opinion."""
     if told["tool_name"] == "Write" and len(told["tool_input"]["content"]) > 1000:
         return HookAnswer(Verdict.DENY, "Write less than 1,000 characters.")
