@@ -234,6 +234,7 @@ def _doing(session: Session, judged: gate.Judged, batch: int) -> Doing:
         batch=batch,
         read_only=holds(tool.read_only, judged.call.input),
         runs_programs=judged.subject.command is not None or tool.source != "builtin",
+        sends_out=judged.subject.sends_out,
     )
 
 

@@ -41,7 +41,8 @@ _SHOWN_CHARS = 100
 class Doing:
     """One call while it is followed. `runs_programs` says that it can do anything, and not only what its tool does.
 
-    `kept`: it left a job behind, whose doing is the call's; the call is followed until that has ended.
+    `sends_out`: it asks hosts of the network, whatever else it does. `kept`: it left a job behind, whose doing is the
+    call's; the call is followed until that has ended.
     """
 
     call_id: str
@@ -52,6 +53,7 @@ class Doing:
     batch: int
     read_only: bool
     runs_programs: bool
+    sends_out: bool = False
     meter: Meter = field(default_factory=Meter)
     started_s: float = field(default_factory=time.monotonic)
     ended_s: float | None = None
@@ -116,7 +118,7 @@ class Effects:
 
         Returns the calls whose programs run now: it was one of them, or what an earlier one left behind.
         """
-        running = [doing for doing in self._open if doing.ended_s is None and doing.runs_programs]
+        running = [doing for doing in self._open if doing.ended_s is None and (doing.runs_programs or doing.sends_out)]
         for doing in running:
             if host and len(doing.hosts) < MOST_HOSTS:
                 doing.hosts[host] = None

@@ -243,3 +243,17 @@ async def test_hosts_are_of_the_programs_that_ran_when_they_were_asked_for() -> 
         "c": (),
     }
     assert [list(one.refusals) for one in open_ones] == [["b.org:80 is not listed"]] * 2 + [[]]
+
+
+def test_a_call_that_only_asks_the_network_has_its_hosts() -> None:
+    """And is looked at no further: it runs no program that could change anything."""
+    told: list[Event] = []
+    effects = Effects(told.append)
+    fetch = doing("c1", read_only=True, runs_programs=False, sends_out=True)
+    effects.begin(fetch)
+    effects.begin(doing("c2", read_only=True, runs_programs=False))
+    assert effects.asked("a.test:443", "a.test:443 is not in sandbox.allow_hosts") == ("c1",)
+    assert list(fetch.hosts) == ["a.test:443"]
+    assert list(fetch.refusals) == ["a.test:443 is not in sandbox.allow_hosts"]
+    effects.end(fetch, None)
+    assert not effects.unseen()
