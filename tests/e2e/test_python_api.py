@@ -129,7 +129,7 @@ async def test_a_run_that_is_left_early_takes_its_container_with_it(program: Pro
 
 
 async def test_a_session_goes_on_is_reviewed_and_can_be_resumed(program: Program, options: dict[str, Any]) -> None:
-    """Tasks one after the other, one left in the middle, a text that waited; and two sessions at once."""
+    """Tasks one after the other, one left in the middle, a text that waited; two sessions at once; an interrupt."""
     script = program.script([WRITE, DONE, WAITS, {"text": "After that."}, {"text": "Resumed."}])
     own = program.folder.parent / "other"
     own.mkdir()
@@ -161,15 +161,19 @@ async def test_a_session_goes_on_is_reviewed_and_can_be_resumed(program: Program
     with pytest.raises(RuntimeError, match="opens once"):
         await session.__aenter__()
 
-    one_more = program.script([{"text": "Resumed."}])
-    resumed = await sandbox_agent.run("five", model=one_more, resume=first.session_id, **options)
-    assert (resumed.session_id, resumed.status, resumed.text) == (first.session_id, "done", "Resumed.")
+    again = program.script([{"text": "Resumed.", "tools": [bash("sleep 300", timeout=400_000)]}, DONE])
+    resumed = sandbox_agent.run("five", model=again, resume=first.session_id, **options)
+    async for event in resumed:
+        if isinstance(event, ToolStarted):
+            resumed.interrupt()
+    assert (resumed.result.session_id, resumed.result.status) == (first.session_id, "interrupted")
+    assert (resumed.result.text, resumed.result.ok, resumed.result.changes) == ("Resumed.", False, ())
 
 
 async def test_project_instructions_are_given_read_in_the_container_and_not_twice(
     program: Program, options: dict[str, Any]
 ) -> None:
-    """Once a session; a link that leads out of the folder and a FIFO never reach the host; the switch holds."""
+    """Once a session; a link that leads out of the folder is not followed, in there or here; the switch holds."""
     (program.folder / "AGENTS.md").write_text("Run the tests with make.\n")
     (program.folder / "CLAUDE.md").symlink_to("/etc/hostname")
     options["model"] = program.script([DONE])
