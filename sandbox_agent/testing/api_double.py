@@ -241,6 +241,8 @@ class ApiDouble:
         pace_s = self._pace_s if turn.pace_s is None else turn.pace_s
         for place in range(len(events) + 1):
             if turn.fault is not None and place == min(turn.after, len(events)):
+                if turn.fault in ("reset", "eof") and turn.part_bytes and place < len(events):
+                    write_chunk(writer, as_sse(events[place])[: turn.part_bytes])
                 match turn.fault:
                     case "reset":
                         await writer.drain()

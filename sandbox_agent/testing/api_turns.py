@@ -31,7 +31,8 @@ class DoubleTurn(Turn):
     `status` answers with an HTTP error (or, with `body`, with any HTTP answer) instead. `fault` strikes after `after`
     SSE events: "reset" drops the connection (with `after: 0` before any header), "eof" ends the body cleanly, "error"
     sends an SSE error event of `error_kind`, "raw" puts `raw` in between and goes on, "stall" sends nothing for
-    `stall_s` (None: until the client leaves) and goes on. `stop_details` go with the stop reason. A turn of nothing is
+    `stall_s` (None: until the client leaves) and goes on; of the event that was due, "reset" and "eof" let `part_bytes`
+    through. `stop_details` go with the stop reason. A turn of nothing is
     an answer without content.
     """
 
@@ -42,6 +43,7 @@ class DoubleTurn(Turn):
     error_kind: str = "overloaded_error"
     fault: Literal["reset", "eof", "error", "raw", "stall"] | None = None
     after: int = Field(default=0, ge=0)
+    part_bytes: int = Field(default=0, ge=0)
     raw: str = ""
     stall_s: float | None = Field(default=None, ge=0)
     stop_details: dict[str, Any] | None = None
