@@ -40,6 +40,7 @@ class Ending:
     note: str = ""
     tail: str = ""
     output_bytes: int | None = None
+    file_bytes: int | None = None
 
 
 Work = Callable[[Job], Awaitable[Ending]]
@@ -189,6 +190,7 @@ class Jobs:
     def _finish(self, job: Job, ending: Ending) -> None:
         job.state, job.exit_code = ending.state, ending.exit_code
         job.note, job.tail = ending.note, ending.tail
+        job.output_bytes, job.file_bytes = ending.output_bytes, ending.file_bytes
         job.ended_s = time.monotonic()
         self._emit(
             JobFinished(
@@ -226,8 +228,7 @@ class Jobs:
 
 def told(job: Job) -> str:
     """How a job ended, for the model."""
-    where = f"Its whole output is in {job.output_path}; TaskOutput reads it, too." if job.output_path else ""
     text = prompt("engine/job_ended").format(
-        id=job.id, kind=job.kind.value, what=job.what, ended=job.ended_words(), where=where, tail=job.tail
+        id=job.id, kind=job.kind.value, what=job.what, ended=job.ended_words(), where=job.where(), tail=job.tail
     )
     return text.strip()

@@ -91,7 +91,8 @@ class ShellDesk:
 
 async def _read(sandbox: Sandbox, path: str, offset: int, limit_bytes: int) -> JobOutput:
     try:
-        content = await sandbox.read_file(path, offset=offset, limit_bytes=limit_bytes)
+        # Where a command has put a link in its place, what that leads to is judged by nobody: it is not followed.
+        content = await sandbox.read_file(path, offset=offset, limit_bytes=limit_bytes, resolved=path)
     except FileNotFoundError:  # it has only just been started
         return JobOutput(b"", offset, 0)
     return JobOutput(content.data, offset, content.size_bytes)
@@ -111,6 +112,7 @@ def _ending(ended: ExecResult, doing: Doing | None) -> Ending:
         note="; ".join(notes),
         tail=_tail(ended.stdout),
         output_bytes=ended.stdout_bytes,
+        file_bytes=ended.spill_bytes,
     )
 
 

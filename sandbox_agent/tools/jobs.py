@@ -58,6 +58,7 @@ class Job:
     `what` is one line for people and the model, `agent_id` its owner, `call_id` the call that started it. `read(offset,
     limit_bytes)` gives its output, `output_path` is the file in the container that has it. `limit_s` is its own limit.
     `note` says why it ended that way, `tail` is what the model is shown of the end: last lines, or an agent's answer.
+    `output_bytes` is what a command printed in all, once that is known, `file_bytes` how much of it its file has.
     """
 
     id: str
@@ -72,6 +73,8 @@ class Job:
     exit_code: int | None = None
     note: str = ""
     tail: str = ""
+    output_bytes: int | None = None
+    file_bytes: int | None = None
     started_s: float = field(default_factory=time.monotonic)
     ended_s: float | None = None
     done: anyio.Event = field(default_factory=anyio.Event)
@@ -89,6 +92,14 @@ class Job:
     def duration_s(self) -> float:
         """So far, or in all."""
         return (time.monotonic() if self.ended_s is None else self.ended_s) - self.started_s
+
+    def where(self) -> str:
+        """Where its output is, in a sentence; "" where it is in no file."""
+        if self.output_path is None:
+            return ""
+        if self.file_bytes == self.output_bytes:
+            return f"{'What it has printed so far' if self.running else 'Its whole output'} is in {self.output_path}."
+        return f"It printed {self.output_bytes:,} bytes; {self.output_path} had room for {self.file_bytes:,} of them."
 
     def ended_words(self) -> str:
         """How it ended, in a few words."""

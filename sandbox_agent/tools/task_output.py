@@ -11,6 +11,7 @@ from pydantic import Field
 
 from sandbox_agent.errors import ToolError
 from sandbox_agent.prompts import prompt
+from sandbox_agent.sandboxes.base import LIVE_MAX_BYTES
 from sandbox_agent.tools.base import ToolContext, ToolInput, build_tool
 from sandbox_agent.tools.jobs import Job, JobDesk, JobKind
 from sandbox_agent.types import JsonObject, Subject, ToolResult
@@ -116,10 +117,13 @@ def _about(job: Job, shown: Shown) -> str:
         lines.append(f"[There is nothing from byte {shown.start:,} on: the output has {shown.size_bytes:,} bytes.]")
     elif (shown.start, shown.end) != (0, shown.size_bytes):
         lines.append(f"[These are bytes {shown.start:,} to {shown.end:,} of {shown.size_bytes:,}.]")
-    if job.running or shown.end < shown.size_bytes:
+    full = job.running and shown.size_bytes >= LIVE_MAX_BYTES
+    if shown.end < shown.size_bytes or (job.running and not full):
         lines.append(f"[offset {shown.end} goes on from here.]")
-    if job.output_path is not None and shown.size_bytes > SHOWN_BYTES:
-        lines.append(f"[All of it is in {job.output_path}.]")
+    if full:
+        lines.append("[Its file is full: of what it prints now only the end will be kept, and be there when it ends.]")
+    if job.where() and (shown.size_bytes > SHOWN_BYTES or job.file_bytes != job.output_bytes):
+        lines.append(f"[{job.where()}]")
     return "\n".join(lines)
 
 

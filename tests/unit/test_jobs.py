@@ -279,6 +279,38 @@ async def test_output_is_shown_from_any_byte(tmp_path: Path) -> None:
         assert said(await rig.output(nothing)).endswith("[It has printed nothing.]")
 
 
+async def test_a_link_in_place_of_the_output_is_not_followed(tmp_path: Path) -> None:
+    """What it leads to was judged by nobody; an error says that there is something else."""
+    async with jobs_rig(tmp_path) as rig:
+        result = await rig.bash("echo kept; wait-for it")
+        job_id, path = str(result.meta["job_id"]), str(result.meta["output_file"])
+        await anyio.wait_all_tasks_blocked()
+        files = rig.session.sandbox.files  # type: ignore[attr-defined]
+        files.put("/workspace/secret", b"hunter2")
+        files.remove(path)
+        files.symlink(path, "/workspace/secret")
+        refused = await rig.output(job_id, block=False)
+
+    assert refused.is_error
+    assert f"The output of {job_id} cannot be read" in said(refused)
+    assert "hunter2" not in said(refused)
+
+
+async def test_a_file_without_room_is_said_to_have_none(tmp_path: Path) -> None:
+    """What the model is told of where the output is, is so."""
+    async with jobs_rig(tmp_path) as rig:
+        job = Job(id="b", kind=JobKind.SHELL, what="yes", agent_id="main", call_id="c", output_path="/tmp/f")
+
+        async def work(_: Job) -> Ending:
+            return Ending(JobState.EXITED, exit_code=0, tail="y", output_bytes=5_000, file_bytes=1_000)
+
+        queue = MessageQueue()
+        rig.session.jobs.add(job, work, queue)
+        await job.done.wait()
+        assert "It printed 5,000 bytes; /tmp/f had room for 1,000 of them." in str(queue.take(Priority.LATER))
+        assert "had room for 1,000" in said(await rig.output("b"))
+
+
 async def test_output_that_is_gone_is_not_lost(tmp_path: Path) -> None:
     """Its file was removed by a command: the last lines are still known."""
     async with jobs_rig(tmp_path) as rig:
