@@ -25,6 +25,8 @@ from sandbox_agent.sandboxes.egress.forwarder import FOLDER
 from sandbox_agent.sandboxes.egress.ledger import Decided, Told
 from sandbox_agent.sandboxes.egress.outlet import PORT, GateChanged, Outlet, plan
 from sandbox_agent.sandboxes.egress.proxy import Caps
+from sandbox_agent.testing.tool_calls import context, refused, said
+from sandbox_agent.tools.web_fetch import TOOL as WEB_FETCH
 
 pytestmark = pytest.mark.docker
 
@@ -193,6 +195,28 @@ async def test_a_client_shows_what_was_refused(net: Network, script: str, shown:
     net.reasons()
     assert shown in await net.refused(script)
     assert net.reasons()[0].startswith("other.test:")
+
+
+async def test_web_fetch_shows_pages_through_the_gate(net: Network) -> None:
+    """By a program in the container, with its certificates; what gate or tool refuse is told and not shown."""
+    net.answers = {"lies.test": [["10.0.0.5"]]}
+    ctx = context(net.box.sandbox)
+    ctx.opens = lambda host, port: port == 443 or host == "moves.test"
+    page = await said(WEB_FETCH, ctx, url="http://pip.test/simple/tinypkg/", prompt="Which versions?")
+    assert page.startswith("https://pip.test/simple/tinypkg/ (text/html)")
+    link = "https://pip.test/simple/tinypkg/tinypkg-1.0-py3-none-any.whl"
+    assert f"[tinypkg-1.0-py3-none-any.whl]({link})" in page
+    assert '"dist-tags": {"latest": "1.0.0"}' in await said(WEB_FETCH, ctx, url="https://npm.test/tinypkg-js")
+    wanted = {
+        link: "is application/octet-stream, ",
+        "https://files.test/moved-to/other.test/x": "fetch it by its own address: http://other.test/x",
+        "https://files.test/missing": "answers 404 Not Found",
+        "https://other.test/": "refused by the network's gate: other.test:443 is not in sandbox.allow_hosts",
+        "https://lies.test/": "lies.test:443 leads to 10.0.0.5 (private)",
+        "https://127.0.0.1:22/": "127.0.0.1:22 is not in sandbox.allow_hosts",
+    }
+    found = {url: await refused(WEB_FETCH, ctx, url=url) for url in wanted}
+    assert {url: wanted[url] in text for url, text in found.items()} == dict.fromkeys(wanted, True), found
 
 
 @pytest.mark.parametrize(

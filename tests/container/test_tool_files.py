@@ -12,6 +12,7 @@ import pytest
 from tool_box import ToolBox, call, refused, said, started
 
 from sandbox_agent.tools.edit import TOOL as EDIT
+from sandbox_agent.tools.notebook_edit import TOOL as NOTEBOOK_EDIT
 from sandbox_agent.tools.read import TOOL as READ
 from sandbox_agent.tools.read import WHOLE_BYTES
 from sandbox_agent.tools.write import TOOL as WRITE
@@ -43,6 +44,23 @@ async def test_mode_owner_and_hard_link_stay_through_edit_and_write(box: ToolBox
         before.st_ino,
     )
     assert (box.workspace / "d/run2.sh").read_text() == "#!/bin/sh\necho three\n"
+
+
+async def test_a_notebook_is_edited_in_place(box: ToolBox) -> None:
+    """Mode and every other byte stay; what a program changed meanwhile is not written over."""
+    await box.make("""printf '{"cells": [{"cell_type": "raw", "source": "a"}],\\r\\n "nbformat": 4}' > n.ipynb""")
+    await box.make("chmod 640 n.ipynb")
+    ctx = box.fresh()
+    await call(READ, ctx, {"file_path": "n.ipynb"})
+    await said(NOTEBOOK_EDIT, ctx, notebook_path="n.ipynb", cell_id="cell-0", new_source="b")
+    assert (box.workspace / "n.ipynb").read_bytes() == (
+        b'{"cells": [{"cell_type": "raw", "source": "b"}],\r\n "nbformat": 4}'
+    )
+    assert stat.S_IMODE(os.stat(box.workspace / "n.ipynb").st_mode) == 0o640
+    await box.make("echo >> n.ipynb")
+    assert "has changed since" in await refused(
+        NOTEBOOK_EDIT, ctx, notebook_path="n.ipynb", cell_id="cell-0", new_source="c"
+    )
 
 
 async def test_links_out_of_the_workspace_stay_in_the_container(box: ToolBox, tmp_path: Path) -> None:
