@@ -6,7 +6,6 @@ Each is an event of the record, so that whoever reads it knows by what a call wa
 from __future__ import annotations
 
 from sandbox_agent import registry
-from sandbox_agent.engine import planning
 from sandbox_agent.engine.late import LoadingModel
 from sandbox_agent.engine.model_choice import model_kind
 from sandbox_agent.engine.planning import choose
@@ -55,7 +54,7 @@ async def set_model(session: Session, spec: str) -> None:
 def clear(session: Session) -> None:
     """Begin the conversation anew, on the workspace as it is. No run may be under way.
 
-    What the model knew of files counts no longer, and messages that wait are not delivered.
+    What the model knew of files counts no longer, and what waits in the queue was for the conversation before.
     """
     session.queue.take(Priority.LATER)
     session.emit(ConversationCleared())

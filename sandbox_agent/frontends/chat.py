@@ -63,17 +63,13 @@ class Chat:
         self._resting = anyio.Lock()
         self._written = anyio.Event()
         self._paused = False
-        self._orders: MemoryObjectSendStream[str] | None = None
+        self._lines: MemoryObjectSendStream[str] | None = None
         self._history_told = False
 
     def submit(self, text: str) -> None:
-        """See `Person.submit`."""
-        if not chat_commands.is_command(text):
-            self.talk.say(text)
-            self._written.set()
-        elif self._orders is not None:
-            self._orders.send_nowait(text)
-        self._screen.refresh()
+        """See `Person.submit`. A message that follows a command comes after it."""
+        if self._lines is not None:
+            self._lines.send_nowait(text)
 
     def interrupt(self) -> bool:
         """See `Person.interrupt`: what waits is delivered at once, else the run ends."""
@@ -115,21 +111,22 @@ class Chat:
             chat_commands.arguments_of,
             lambda: self._session.checkpoints.nodes if self._session.checkpoints is not None else {},
         )
-        self._orders, orders = anyio.create_memory_object_stream[str](math.inf)
-        with self._orders, orders:
+        self._lines, lines = anyio.create_memory_object_stream[str](math.inf)
+        with self._lines, lines:
             async with anyio.create_task_group() as group:
                 await group.start(self._screen.run, self, completer)
                 try:
-                    group.start_soon(self._obey, orders)
+                    group.start_soon(self._take_lines, lines)
                     while not self._left.is_set() and self._session.fault is None:
                         await self._rest()
                         await self._work()
                 finally:
                     self._screen.close()
                     group.cancel_scope.cancel()
+            late = [lines.receive_nowait() for _ in range(lines.statistics().current_buffer_used)]
         self._save_history()
-        for message in self.talk.waiting:
-            self._screen.printer.line(f"not delivered: {sanitise(str(message.content[0].get('text', '')))}", "yellow")
+        for text in (*self.talk.texts_waiting(), *late):
+            self._screen.printer.line(f"not delivered: {sanitise(text)}", "yellow")
 
     async def _rest(self) -> None:
         """Show what happens until a message waits, or the person leaves.
@@ -177,19 +174,27 @@ class Chat:
         if ended is not None and ended.status == "sandbox_error":
             self._left.set()  # there is nothing left to talk about
 
-    async def _obey(self, orders: MemoryObjectReceiveStream[str]) -> None:
-        """Do the commands, one after the other, beside what runs."""
-        async for text in orders:
-            self._screen.printer.line()
-            self._screen.printer.line(sanitise(text), "bold")
-            command = COMMANDS.get(text[1:].partition(" ")[0])
-            if command is None or not command.resting:
-                await chat_commands.obey(self._desk, text)
-            elif self._resting.locked():
-                self._screen.printer.line(_WORKS, "yellow")
+    async def _take_lines(self, lines: MemoryObjectReceiveStream[str]) -> None:
+        """What was entered, line by line, beside what runs: commands are done, messages queued."""
+        async for text in lines:
+            if chat_commands.is_command(text):
+                await self._obey(text)
             else:
-                async with self._resting:
-                    await chat_commands.obey(self._desk, text)
+                self.talk.say(text)
+                self._written.set()
+                self._screen.refresh()
+
+    async def _obey(self, text: str) -> None:
+        self._screen.printer.line()
+        self._screen.printer.line(sanitise(text), "bold")
+        command = COMMANDS.get(text[1:].partition(" ")[0])
+        if command is None or not command.resting:
+            await chat_commands.obey(self._desk, text)
+        elif self._resting.locked() or self._session.queue.waiting(Priority.NEXT):
+            self._screen.printer.line(_WORKS, "yellow")
+        else:
+            async with self._resting:
+                await chat_commands.obey(self._desk, text)
 
     def _feed(self, event: Event) -> None:
         self.talk.feed(event)

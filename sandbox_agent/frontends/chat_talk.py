@@ -75,12 +75,16 @@ class Talk:
 
     def hurry(self) -> bool:
         """Deliver what waits at once: it ends the present turn. False where nothing waits."""
-        self._delivered()
-        texts = [plain_text(message.content) for message in self.waiting]
+        texts = self.texts_waiting()
         for message in self.waiting:
             self.session.queue.withdraw(message)
         self.waiting = [self.session.queue.put(text, Priority.NOW) for text in texts]
         return bool(texts)
+
+    def texts_waiting(self) -> list[str]:
+        """The messages that the agent has not got yet, in their order."""
+        self._delivered()
+        return [plain_text(message.content) for message in self.waiting]
 
     def _delivered(self) -> None:
         if not self.session.queue.waiting(Priority.NEXT):

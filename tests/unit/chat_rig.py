@@ -69,8 +69,9 @@ class Noted:
 class Desk:
     """The screen, and the test's side of it."""
 
-    def __init__(self, screen: ChatScreen, paper: Paper, keys: PipeInput) -> None:
+    def __init__(self, screen: ChatScreen, paper: Paper, keys: PipeInput, history: ChatHistory) -> None:
         self.screen = screen
+        self.history = history
         self.paper = paper
         self._keys = keys
         self._drawn = anyio.Event()
@@ -103,6 +104,10 @@ class Desk:
         """Wait until it is drawn."""
         await self.until(lambda: text in self.drawn())
 
+    async def printed(self, text: str) -> None:
+        """Wait until it was printed."""
+        await self.until(lambda: text in self.paper.getvalue())
+
     async def settle(self) -> None:
         """Wait until it was drawn anew and nobody has anything to do (loading the history among it)."""
         self._drawn = anyio.Event()
@@ -121,7 +126,7 @@ async def at_desk(folder: Path) -> AsyncIterator[Desk]:
     with create_pipe_input() as keys, create_app_session(input=keys, output=Glass()):
         history = ChatHistory(folder / "history")
         screen = ChatScreen(paper, -1, history=history, quiet=QUIET, input=keys, output=Glass())
-        yield Desk(screen, paper, keys)
+        yield Desk(screen, paper, keys, history)
 
 
 @asynccontextmanager
