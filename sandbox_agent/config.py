@@ -34,6 +34,8 @@ class RunConfig:
     timeout_s: float | None = None
     project_instructions: bool | None = None
     """Whether the model is given AGENTS.md and CLAUDE.md of the folder."""
+    mcp_config: tuple[Path, ...] = ()
+    """Files of the form of `.mcp.json`, with servers for this run."""
     resume: str | None = None
     """A session ID, or "last" for the newest session of this workspace."""
 

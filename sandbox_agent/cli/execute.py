@@ -56,6 +56,7 @@ def config_of(
     max_cost_usd: float | None,
     timeout_s: float | None,
     project_instructions: bool | None,
+    mcp_config: tuple[Path, ...],
     resume: str | None,
 ) -> RunConfig:
     """What the options say that `run` and `chat` have in common."""
@@ -74,6 +75,7 @@ def config_of(
         max_cost_usd=max_cost_usd,
         timeout_s=timeout_s,
         project_instructions=project_instructions,
+        mcp_config=mcp_config,
         resume=resume,
     )
 

@@ -88,6 +88,13 @@ Exit codes: 0 done, 1 the task failed, 2 usage or configuration, 3 done but perm
     type=click.FloatRange(min=0, min_open=True),
     help="At most so many US dollars for the model; its price must be known.",
 )
+@click.option(
+    "--mcp-config",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="MCP servers for this run, in the form of .mcp.json. Repeatable.",
+)
 @click.option("-p", "--print", "headless", is_flag=True, help="Headless: ask nobody; stdout carries the answer only.")
 @click.option(
     "--output",

@@ -39,6 +39,7 @@ class Options(TypedDict, total=False):
     timeout_s: float | None
     project_instructions: bool | None
     """Whether the model is given AGENTS.md and CLAUDE.md of the folder."""
+    mcp_config: Sequence[str | Path]
     resume: str | None
     """The session to go on with, or "last"."""
     tools: Sequence[Tool]
@@ -84,5 +85,6 @@ def config_of(options: Options) -> RunConfig:
         max_cost_usd=options.get("max_cost_usd"),
         timeout_s=options.get("timeout_s"),
         project_instructions=options.get("project_instructions"),
+        mcp_config=tuple(Path(path) for path in options.get("mcp_config", ())),
         resume=options.get("resume"),
     )

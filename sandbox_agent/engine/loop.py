@@ -123,6 +123,8 @@ async def drive(session: Session, task: str | None, progress: Progress) -> None:
             if session.fault is not None:
                 raise session.fault
             await session.secrecy.known()
+            if session.parent is None:
+                await _get_ready(session)
             _hear(session, Priority.LATER)
             if task is not None:
                 session.say(task)
@@ -142,6 +144,14 @@ async def drive(session: Session, task: str | None, progress: Progress) -> None:
         raise
     finally:
         session.scope = session.turn_scope = None
+
+
+async def _get_ready(session: Session) -> None:
+    """Wait for what must be there before the first agent's first request."""
+    if session.servers is not None:
+        await session.servers.ready()
+    if session.before_task is not None:
+        await session.before_task()
 
 
 def _stopped_early(session: Session, progress: Progress) -> None:

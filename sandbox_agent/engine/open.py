@@ -40,6 +40,7 @@ from sandbox_agent.engine.placement import AUTO, Placement, forget
 from sandbox_agent.engine.planning import told_at_start
 from sandbox_agent.engine.reaping import reap_workspaces
 from sandbox_agent.engine.secrecy import Secrecy
+from sandbox_agent.engine.servers import servers_of, start_servers
 from sandbox_agent.engine.session import Approver, Rights, Session
 from sandbox_agent.engine.settling import settle_interrupted
 from sandbox_agent.engine.stage import late_sandbox, mask_of, open_workspace, stands_on
@@ -97,6 +98,8 @@ async def open_session(
                 await session.jobs.close()
                 await session.last_look()
             finally:
+                if session.servers is not None:
+                    await session.servers.close()
                 await session_hooks.close(session)
                 tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
@@ -127,6 +130,7 @@ async def _open(
         await anyio.to_thread.run_sync(Budget(policy.limits, Prices(policy.prices)).check, model)
     types = load_agent_types(config_dir() / AGENT_TYPES, names_of(tools), config.workspace)
     pool = with_types(pool_of(policy, tools), types)
+    servers = servers_of(policy, config.mcp_config, os.environ)
     endpoint = await anyio.to_thread.run_sync(reachable_engine)
     settled = await settle_interrupted()  # before this run takes its picture of the folder
     folder = sessions_dir() / (past.session_id if past else new_session_id())
@@ -171,6 +175,7 @@ async def _open(
     team = Team(types, policy.limits, session.jobs, past.agents if past else ())
     team.attach(session)
     _begin(session, config, settings, past, placement)
+    start_servers(session, servers)
     session_hooks.attach(session, hooks)
     session.before_end = partial(_before_end, session)
     _bound_disk(session, folder, settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -67,6 +68,18 @@ class ApprovalAnswer:
 Approver = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer]]
 
 
+class McpServers(Protocol):
+    """The MCP servers of a session; see `engine.servers`."""
+
+    async def ready(self) -> None:
+        """Wait until each is there, or has failed; then their tools are among the session's."""
+        ...
+
+    async def close(self) -> None:
+        """End them all. Shielded, and bounded."""
+        ...
+
+
 BACKGROUND_WAIT_S = 600.0
 
 
@@ -92,7 +105,8 @@ class Session:
     `other_model` is what its requests ask for in place of the model's own name. `parent` is the agent that started
     this one, None for the first. `drift_told` has the state of the person's files (see `Drift`) that was last told.
     `fault` is what ended the sandbox while nobody waited for it. `unapplied` names the changes that are only in the
-    session's copy of the folder; None before anyone looked. `before_end` is what is done before the sandbox closes.
+    session's copy of the folder; None before anyone looked. `before_task` is what the first task waits for,
+    `before_end` what is done before the sandbox closes.
     `fallback` is the model to ask where the own one cannot answer, `signers` has the model of each signature in the
     thinking so far.
     `background_wait_s` is how long an agent that would stop waits for what it has running in the background, which is
@@ -116,6 +130,8 @@ class Session:
     effects: Effects = field(init=False)
     approver: Approver | None = None
     hooks: Hooks | None = None
+    before_task: Callable[[], Awaitable[None]] | None = None
+    servers: McpServers | None = None
     before_end: Callable[[], Awaitable[None]] | None = None
     save_rule: Callable[[str], None] | None = None
     agent_id: str = "main"

@@ -37,7 +37,8 @@ NOT_FOR_SUBAGENTS = frozenset({"AskUserQuestion", "EnterPlanMode", "ExitPlanMode
 OWN = frozenset(
     {
         *("agent_id", "parent", "pool", "mode", "limits", "ctx", "system", "queue", "denials", "scope", "turn_scope"),
-        *("interrupted", "other_model", "drift_told", "unapplied", "before_end", "background_wait_s", "_notes_told"),
+        *("interrupted", "other_model", "drift_told", "unapplied", "before_task", "before_end", "background_wait_s"),
+        "_notes_told",
     }
 )
 """What of a session is of one agent; whatever else it has, now or later, all its agents share."""

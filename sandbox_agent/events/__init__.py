@@ -2,7 +2,7 @@
 
 The conversation *is* the fold of these events (`engine.history.fold`). `TextDelta` and `ThinkingDelta` are for
 live output only and are not recorded: the whole text follows in `AssistantMessage`. A new event is a class in
-`agents`, `calls`, `jobs`, `network`, `session` or `steering`, and its name here.
+`agents`, `calls`, `jobs`, `mcp`, `network`, `session` or `steering`, and its name here.
 """
 
 from sandbox_agent.events.agents import AgentFinished, AgentStarted
@@ -18,6 +18,7 @@ from sandbox_agent.events.calls import (
 )
 from sandbox_agent.events.codec import EVENT_TYPES, decode, encode
 from sandbox_agent.events.jobs import JobFinished, JobStarted
+from sandbox_agent.events.mcp import McpServerChanged, ToolProgress, ToolsOffered
 from sandbox_agent.events.network import EgressDecided, EgressEnded
 from sandbox_agent.events.session import (
     RECORD_VERSION,
@@ -66,6 +67,7 @@ __all__ = [
     "JobFinished",
     "JobStarted",
     "LimitReached",
+    "McpServerChanged",
     "ModeChanged",
     "ModelChanged",
     "ModelRetrying",
@@ -83,8 +85,10 @@ __all__ = [
     "TextDelta",
     "ThinkingDelta",
     "ToolFinished",
+    "ToolProgress",
     "ToolResultsMessage",
     "ToolStarted",
+    "ToolsOffered",
     "UserMessage",
     "decode",
     "encode",

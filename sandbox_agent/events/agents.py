@@ -1,4 +1,4 @@
-"""What happens to sub-agents. Everything else that a sub-agent does has its `agent_id`, and its parent's `parent_id`."""
+"""What happens to sub-agents. All else that a sub-agent does has its `agent_id`, and its parent's `parent_id`."""
 
 from __future__ import annotations
 

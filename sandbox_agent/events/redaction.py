@@ -16,7 +16,7 @@ from sandbox_agent.events.base import Event
 from sandbox_agent.events.calls import ToolResultsMessage
 from sandbox_agent.events.encodings import MIN_FORM_CHARS, forms
 from sandbox_agent.events.finding import Finder, Span
-from sandbox_agent.events.session import AssistantMessage, UserMessage
+from sandbox_agent.events.session import AssistantMessage, ConversationCompacted, UserMessage
 from sandbox_agent.types import JsonObject, Subject
 
 MAX_SECRETS = 1_000
@@ -98,10 +98,9 @@ class Redactor:
         for field in dataclasses.fields(event):
             value = getattr(event, field.name)
             if field.name == "content" and isinstance(event, AssistantMessage | UserMessage | ToolResultsMessage):
-                value = tuple(b for b in value if b.get("type") not in _THINKING or not self._thinks_of_secrets(b))
-                value = getattr(event, field.name) if len(value) == len(event.content) else value
-            if field.name == "content" and isinstance(event, AssistantMessage):
-                clean = self._each(value, self._answer_block)
+                clean = self._content(value, is_answer=isinstance(event, AssistantMessage))
+            elif field.name == "messages" and isinstance(event, ConversationCompacted):
+                clean = self._each(value, self._message)
             else:
                 clean = self._value(value)
             if clean is not getattr(event, field.name):
@@ -123,6 +122,16 @@ class Redactor:
     def held_from(self, text: str) -> int:
         """Where the end of a text begins that may be the beginning of a secret; its length if there is none such."""
         return self._finder.held_from(text)
+
+    def _message(self, message: JsonObject) -> JsonObject:
+        content = message["content"]
+        clean = self._content(content, is_answer=message["role"] == "assistant")
+        return message if clean is content else {**message, "content": [*clean]}
+
+    def _content(self, blocks: Sequence[JsonObject], *, is_answer: bool) -> Sequence[JsonObject]:
+        kept = [b for b in blocks if b.get("type") not in _THINKING or not self._thinks_of_secrets(b)]
+        left = blocks if len(kept) == len(blocks) else kept if isinstance(blocks, list) else tuple(kept)
+        return self._each(left, self._answer_block if is_answer else self._value)
 
     def _thinks_of_secrets(self, block: JsonObject) -> bool:
         return self.holds({key: value for key, value in block.items() if key != _SEALED[block["type"]]})

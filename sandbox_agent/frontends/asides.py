@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import singledispatch
 
 from rich.text import Text
 
@@ -18,6 +19,7 @@ from sandbox_agent.events import (
     JobFinished,
     JobStarted,
     LimitReached,
+    McpServerChanged,
     ModelRetrying,
     ModelSwitched,
     Notice,
@@ -37,45 +39,87 @@ _JOB_ENDS = {
 _STYLES = {"done": "green", "denied": "yellow", "limit": "yellow", "interrupted": "yellow"}
 
 
+@singledispatch
 def lines(event: Event, *, verbose: bool) -> Iterator[Text]:
     """The lines for one event, without whose it is; none for most."""
-    match event:
-        case AgentStarted():
-            yield _started(event)
-        case AgentFinished():
-            yield _finished(event)
-            if event.error:
-                yield Text(sanitise(event.error), style="red")
-        case JobStarted(kind="shell"):
-            what = words.shorten(sanitise(event.what))
-            yield Text.assemble(("& ", "bold cyan"), f"{sanitise(event.job_id)} in the background: {what}")
-        case JobFinished(kind="shell"):
-            yield _job_finished(event)
-        case ModelRetrying():
-            text = f"{sanitise(event.reason)}: trying again in {words.duration(event.wait_s)} (retry {event.attempt})"
-            yield Text(f"! {text}", style="yellow")
-        case ModelSwitched():
-            names = f"{sanitise(event.before)}: {sanitise(event.reason)}"
-            yield Text(f"! {names}; the rest of this run asks {sanitise(event.model)}", style="yellow")
-        case Notice():
-            mark, style = ("!", "yellow") if event.level == "warning" else ("-", "dim")
-            yield Text(f"{mark} {sanitise(event.text)}", style=style)
-        case HookRan():
-            yield from hook_lines.lines(event, verbose=verbose)
-        case EgressDecided():
-            told = network.decision_line(event, verbose=verbose)
-            if told is not None:
-                yield Text(told, style="yellow" if event.verdict == "deny" else "dim")
-        case LimitReached():
-            yield Text(
-                f"! the limit {sanitise(event.limit)} = {amount(event.limit, event.value)} was reached", "yellow"
-            )
-        case ResultsTrimmed() | ConversationCompacted():
-            yield _shorter(event)
-        case FolderDrifted():
-            yield Text(f"! {drift_line(event.changed, event.changed_count)}", style="yellow")
-        case _:
-            pass
+    yield from ()
+
+
+@lines.register
+def _of_agent_started(event: AgentStarted, *, verbose: bool) -> Iterator[Text]:
+    yield _started(event)
+
+
+@lines.register
+def _of_agent_finished(event: AgentFinished, *, verbose: bool) -> Iterator[Text]:
+    yield _finished(event)
+    if event.error:
+        yield Text(sanitise(event.error), style="red")
+
+
+@lines.register
+def _of_job_started(event: JobStarted, *, verbose: bool) -> Iterator[Text]:
+    if event.kind != "shell":
+        return
+    what = words.shorten(sanitise(event.what))
+    yield Text.assemble(("& ", "bold cyan"), f"{sanitise(event.job_id)} in the background: {what}")
+
+
+@lines.register
+def _of_job_finished(event: JobFinished, *, verbose: bool) -> Iterator[Text]:
+    if event.kind != "shell":
+        return
+    yield _job_finished(event)
+
+
+@lines.register
+def _of_model_retrying(event: ModelRetrying, *, verbose: bool) -> Iterator[Text]:
+    text = f"{sanitise(event.reason)}: trying again in {words.duration(event.wait_s)} (retry {event.attempt})"
+    yield Text(f"! {text}", style="yellow")
+
+
+@lines.register
+def _of_model_switched(event: ModelSwitched, *, verbose: bool) -> Iterator[Text]:
+    names = f"{sanitise(event.before)}: {sanitise(event.reason)}"
+    yield Text(f"! {names}; the rest of this run asks {sanitise(event.model)}", style="yellow")
+
+
+@lines.register
+def _of_notice(event: Notice, *, verbose: bool) -> Iterator[Text]:
+    mark, style = ("!", "yellow") if event.level == "warning" else ("-", "dim")
+    yield Text(f"{mark} {sanitise(event.text)}", style=style)
+
+
+@lines.register
+def _of_hook_ran(event: HookRan, *, verbose: bool) -> Iterator[Text]:
+    yield from hook_lines.lines(event, verbose=verbose)
+
+
+@lines.register
+def _of_egress_decided(event: EgressDecided, *, verbose: bool) -> Iterator[Text]:
+    told = network.decision_line(event, verbose=verbose)
+    if told is not None:
+        yield Text(told, style="yellow" if event.verdict == "deny" else "dim")
+
+
+@lines.register
+def _of_mcp_server_changed(event: McpServerChanged, *, verbose: bool) -> Iterator[Text]:
+    yield from _server(event)
+
+
+@lines.register
+def _of_limit_reached(event: LimitReached, *, verbose: bool) -> Iterator[Text]:
+    yield Text(f"! the limit {sanitise(event.limit)} = {amount(event.limit, event.value)} was reached", "yellow")
+
+
+@lines.register
+def _of_results_trimmed(event: ResultsTrimmed | ConversationCompacted, *, verbose: bool) -> Iterator[Text]:
+    yield _shorter(event)
+
+
+@lines.register
+def _of_folder_drifted(event: FolderDrifted, *, verbose: bool) -> Iterator[Text]:
+    yield Text(f"! {drift_line(event.changed, event.changed_count)}", style="yellow")
 
 
 def _shorter(event: ResultsTrimmed | ConversationCompacted) -> Text:
@@ -109,3 +153,16 @@ def _job_finished(event: JobFinished) -> Text:
     line = Text.assemble(("& ", "bold cyan"), f"{sanitise(event.job_id)} {words.shorten(sanitise(event.what))}: ")
     line.append(how, style=style).append(f" · {words.duration(event.duration_s)}", style="dim")
     return line.append(f" ({sanitise(event.note)})" if event.note else "", style="dim")
+
+
+def _server(event: McpServerChanged) -> Iterator[Text]:
+    where = {"session": "in the container", "own": "in its own container", "host": "outside"}[event.place]
+    name = f"MCP server {sanitise(event.server)} ({sanitise(event.shown)}, {where})"
+    if event.state != "connected":
+        yield Text(f"! {name} could not be had: {sanitise(event.error)}", style="yellow")
+    else:
+        yield Text(f"- {name}: {words.count(len(event.tools), 'tool')}", style="dim")
+    for one in event.left_out:
+        yield Text(f"! {name}: the tool {sanitise(one['tool'])} is left out: {sanitise(one['reason'])}", style="yellow")
+    if event.note:
+        yield Text(f"! {name}: {sanitise(event.note)}", style="yellow" if "not used" in event.note else "dim")

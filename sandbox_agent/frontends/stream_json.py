@@ -13,31 +13,16 @@ from dataclasses import asdict
 from typing import TextIO
 
 from sandbox_agent.events import (
-    AgentFinished,
     AgentStarted,
     AssistantMessage,
     CallDiscarded,
-    CallEffects,
-    ConversationCompacted,
-    EgressDecided,
-    EgressEnded,
     Event,
-    FolderDrifted,
-    JobFinished,
-    JobStarted,
-    LimitReached,
-    ModelRetrying,
-    ModelSwitched,
-    Notice,
-    PermissionDecided,
-    ResultsTrimmed,
-    SandboxReady,
     SessionStarted,
     ToolFinished,
     ToolResultsMessage,
 )
-from sandbox_agent.frontends import network
 from sandbox_agent.frontends.summary import RunSummary
+from sandbox_agent.frontends.system_lines import line_of
 from sandbox_agent.types import JsonObject, Usage
 
 _SUBTYPES = {"done": "success", "denied": "success"}
@@ -114,7 +99,7 @@ class StreamJson:
                 yield self._line(event, "system", subtype="init", **_init(event))
             case AgentStarted():
                 self._started_by[event.agent_id] = event.call_id
-                yield self._line(event, "system", **_agent_started(event))
+                yield self._line(event, "system", **(line_of(event) or {}))
             case AssistantMessage():
                 for block in event.content:
                     yield self._said(event, "assistant", message=_assistant(event, block))
@@ -130,7 +115,7 @@ class StreamJson:
                     message = {"role": "user", "content": [block]}
                     yield self._said(event, "user", message=message, tool_use_result=meta)
             case _:
-                system = _system(event)
+                system = line_of(event)
                 if system is not None:
                     yield self._line(event, "system", **system)
 
@@ -172,155 +157,6 @@ def _assistant(event: AssistantMessage, block: JsonObject) -> JsonObject:
         "content": [block],
         "stop_reason": None,
         "usage": asdict(event.usage),
-    }
-
-
-def _system(event: Event) -> JsonObject | None:
-    match event:
-        case SandboxReady():
-            return {
-                "subtype": "sandbox_ready",
-                "container_id": event.container_id,
-                "isolation": event.isolation,
-                "transport": event.transport,
-                "start_ms": round(event.start_s * 1000),
-            }
-        case ModelRetrying():
-            delay_ms = round(event.wait_s * 1000)
-            return {
-                "subtype": "api_retry",
-                "attempt": event.attempt,
-                "retry_delay_ms": delay_ms,
-                "error": event.reason,
-            }
-        case ModelSwitched():
-            names = {"model": event.model, "previous_model": event.before}
-            return {"subtype": "model_switched", **names, "reason": event.reason}
-        case PermissionDecided(verdict="deny"):
-            return {
-                "subtype": "permission_denied",
-                "tool_name": event.tool,
-                "tool_use_id": event.call_id,
-                "reason": event.reason,
-                "rule": event.rule,
-                "location": event.location,
-            }
-        case AgentFinished():
-            return _agent_finished(event)
-        case JobStarted(kind="shell"):
-            return _job_started(event)
-        case JobFinished(kind="shell"):
-            return _job_finished(event)
-        case CallEffects():
-            return {"subtype": "call_effects", **_effects(event)}
-        case EgressDecided() | EgressEnded():
-            return network.line_of(event)
-        case LimitReached():
-            return {"subtype": "limit_reached", "limit": event.limit, "value": event.value}
-        case ResultsTrimmed():
-            return {"subtype": "results_trimmed", "tool_use_ids": list(event.tool_use_ids), **_lengths(event)}
-        case ConversationCompacted():
-            trigger = "manual" if event.reason == "asked" else "auto"
-            metadata = {"trigger": trigger, "pre_tokens": event.tokens_before}
-            return {"subtype": "compact_boundary", "compact_metadata": metadata, "reason": event.reason} | _lengths(
-                event
-            )
-        case FolderDrifted():
-            changed = [{"path": one["path"], "kind": one["kind"]} for one in event.changed]
-            return {"subtype": "folder_drifted", "changed": changed, "changed_count": event.changed_count}
-        case Notice():
-            return {"subtype": "notice", "level": event.level, "text": event.text}
-        case _:
-            return None
-
-
-def _agent_started(event: AgentStarted) -> JsonObject:
-    return {
-        "subtype": "task_started",
-        "task_id": event.agent_id,
-        "tool_use_id": event.call_id,
-        "task_type": "local_agent",
-        "description": event.description,
-        "agent_type": event.agent_type,
-        "model": event.model,
-        "tools": list(event.tools),
-        "background": event.background,
-        "continued": event.continued,
-    }
-
-
-def _agent_finished(event: AgentFinished) -> JsonObject:
-    return {
-        "subtype": "task_notification",
-        "task_id": event.agent_id,
-        "tool_use_id": event.call_id,
-        "status": "completed" if event.status in ("done", "denied") else "failed",
-        "run_status": event.status,
-        "summary": event.text,
-        "error": event.error,
-        "num_turns": event.turns,
-        "usage": {
-            **asdict(event.usage),
-            "total_tokens": event.usage.total_tokens,
-            "tool_uses": event.calls,
-            "duration_ms": round(event.duration_s * 1000),
-        },
-    }
-
-
-def _job_started(event: JobStarted) -> JsonObject:
-    return {
-        "subtype": "task_started",
-        "task_id": event.job_id,
-        "tool_use_id": event.call_id,
-        "task_type": "local_bash",
-        "description": event.what,
-        "output_file": event.output_path,
-        "timeout_ms": None if event.limit_s is None else round(event.limit_s * 1000),
-    }
-
-
-def _job_finished(event: JobFinished) -> JsonObject:
-    ended_well = event.state == "exited" and event.exit_code == 0
-    stopped = event.state in ("killed", "closed")
-    return {
-        "subtype": "task_notification",
-        "task_id": event.job_id,
-        "tool_use_id": event.call_id,
-        "status": "completed" if ended_well else "stopped" if stopped else "failed",
-        "run_status": event.state,
-        "exit_code": event.exit_code,
-        "summary": event.what,
-        "note": event.note,
-        "output_file": event.output_path or "",
-        "output_bytes": event.output_bytes,
-        "duration_ms": round(event.duration_s * 1000),
-    }
-
-
-def _lengths(event: ResultsTrimmed | ConversationCompacted) -> JsonObject:
-    names = ("tokens_before", "tokens_after", "window_tokens")
-    return {name: getattr(event, name) for name in names}
-
-
-def _effects(event: CallEffects) -> JsonObject:
-    return {
-        "tool_name": event.tool,
-        "tool_use_id": event.call_id,
-        "read_only": event.read_only,
-        "batch": event.batch,
-        "duration_ms": round(event.duration_s * 1000),
-        "changed": None if event.changed is None else list(event.changed),
-        "changed_count": event.changed_count,
-        "shared_with": list(event.shared_with),
-        "left_processes": event.left_processes,
-        "hosts": list(event.hosts),
-        "exit_code": event.exit_code,
-        "timed_out": event.timed_out,
-        "oom_killed": event.oom_killed,
-        "cpu_s": event.cpu_s,
-        "max_rss_bytes": event.max_rss_bytes,
-        "contradictions": list(event.contradictions),
     }
 
 

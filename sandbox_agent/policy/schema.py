@@ -225,7 +225,7 @@ class LimitsSection(_Section):
         BeforeValidator(_none_to_nothing),
         _Also({"type": "null"}),
     ] = {}
-    """Prices by name of the model, in which * stands for anything; the first that fits counts, before the known ones."""
+    """Prices by name of the model, in which * is anything; the first that fits counts, before the known ones."""
     context_tokens: int | None = Field(default=None, ge=1_000, le=1_000_000_000)
     """How long a conversation may get before it is compacted; null: as long as the model takes."""
     subagents: Annotated[SubagentLimits, BeforeValidator(_none_to_nothing), _Also({"type": "null"})] = SubagentLimits()

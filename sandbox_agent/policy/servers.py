@@ -200,9 +200,9 @@ def _of_file(document: Document, name: str, value: object, host: frozenset[str])
         entry = ServerEntry.model_validate(value)
     except ValidationError as exc:
         fault = exc.errors(include_url=False)[0]
-        place = ("mcpServers", name, *fault["loc"])
-        told = f"{'.'.join(str(part) for part in place)}: {str(fault['msg']).removeprefix('Value error, ')}"
-        raise PolicyError(told, location=document.location(place)) from exc
+        key = ("mcpServers", name, *fault["loc"])
+        told = f"{'.'.join(str(part) for part in key)}: {str(fault['msg']).removeprefix('Value error, ')}"
+        raise PolicyError(told, location=document.location(key)) from exc
     place = entry.place or (Place.HOST if entry.url is not None and name in host else None)
     return _server(name, entry, place, where, may_be_host=name in host)
 

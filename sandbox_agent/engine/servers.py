@@ -1,0 +1,212 @@
+"""The MCP servers of a session: which there are, starting them beside the container, and their tools among the others.
+
+The first model request waits for them, each for its own deadline at most. What a server wants of the person goes the
+way of every question; where nobody answers, the answer is no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from sandbox_agent import registry
+from sandbox_agent.config import state_dir
+from sandbox_agent.engine.session import ApprovalRequest, Session
+from sandbox_agent.errors import PolicyError
+from sandbox_agent.events import McpServerChanged, Notice, ToolProgress, ToolsOffered
+from sandbox_agent.events.redaction import Secret
+from sandbox_agent.policy.policy import Policy
+from sandbox_agent.policy.servers import McpServer, Place, read_servers, with_environment
+from sandbox_agent.sandboxes.base import Stream
+from sandbox_agent.tools.base import Tool
+from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool
+from sandbox_agent.tools.questions import Choice, Question
+from sandbox_agent.types import Decision, JsonObject, Subject, Verdict
+
+MAX_SERVERS = 50
+MAX_FIELDS = 4
+_ASKED_CHARS = 1_000
+
+
+def servers_of(policy: Policy, files: Sequence[Path], environ: Mapping[str, str]) -> tuple[McpServer, ...]:
+    """The servers of a run, with the person's variables filled in; a policy's server wins over one of a file.
+
+    Raises:
+        PolicyError: a file or an entry cannot be used, a variable is not set, or the policy allows no further servers.
+    """
+    found: dict[str, McpServer] = {}
+    for path in files:
+        if policy.servers_locked_by is not None:
+            raise PolicyError(f"--mcp-config {path} may not be used: {policy.servers_locked_by} locks mcp")
+        found |= {server.name: server for server in read_servers(path, policy.host_servers)}
+    found |= {server.name: server for server in policy.servers}
+    if len(found) > MAX_SERVERS:
+        raise PolicyError(f"{len(found)} MCP servers; at most {MAX_SERVERS} can be used")
+    return tuple(with_environment(server, environ) for server in found.values())
+
+
+def start_servers(session: Session, servers: Sequence[McpServer]) -> None:
+    """Give a session its servers, and start them beside its container."""
+    if servers:
+        session.servers = started = Servers(session, servers, {})
+        started.begin()
+
+
+class Servers:
+    """The servers of one session."""
+
+    def __init__(
+        self,
+        session: Session,
+        servers: Sequence[McpServer],
+        openings: Mapping[str, Callable[[], Awaitable[Stream]]],
+    ) -> None:
+        """`openings` start the programs of those in containers of their own."""
+        self._session = session
+        self._servers = tuple(servers)
+        self._openings = dict(openings)
+        self._builtin = session.pool
+        self._fleet: Any = None
+        self._started = anyio.Event()
+        for server in self._servers:
+            if server.place is Place.SESSION:
+                # Nothing of ours is in its environment but what its entry says.
+                self._openings[server.name] = partial(session.sandbox.open, server.command, env=server.env)
+
+    def begin(self) -> None:
+        """Start them in the session's tasks."""
+        secrets = [Secret(f"MCP server {one.name}", text) for one in self._servers for text in one.secrets if text]
+        self._session.secrecy.redactor.add(secrets)
+        on_host = [f"{one.name} ({one.shown})" for one in self._servers if one.place is Place.HOST]
+        if on_host:
+            text = f"MCP servers that are in no container, but on this machine or behind a URL: {', '.join(on_host)}"
+            self._session.emit(Notice(level="warning", text=text))
+        self._session.tasks.start_soon(self._start)
+
+    async def ready(self) -> None:
+        """Wait until every server is there, or has failed; then its tools are among the session's."""
+        await self._started.wait()
+
+    async def close(self) -> None:
+        """End them all. Shielded, and bounded."""
+        if self._fleet is not None:
+            await self._fleet.close()
+
+    async def _start(self) -> None:
+        try:
+            # In a thread: importing the package takes a second of CPU.
+            module = await anyio.to_thread.run_sync(registry.load, "mcp", "fleet")
+            pins = registry.load("mcp", "pins").Pins(state_dir())
+            self._fleet = module.Fleet(
+                self._servers,
+                self._openings,
+                pins=pins,
+                tell=self._tell,
+                progressed=self._progressed,
+                approve=self._approve,
+                elicit=self._elicit,
+                renew=self._renew,
+            )
+            await self._fleet.start(self._session.tasks)
+            self._renew()
+        finally:
+            self._started.set()
+
+    def _renew(self) -> None:
+        session = self._session
+        tools: Sequence[Tool] = self._fleet.tools
+        hidden = session.policy.hidden_tools([tool.name for tool in tools])
+        merged = assemble_tool_pool(self._builtin.tools, [tool for tool in tools if tool.name not in hidden])
+        # What was taken from the session meanwhile (a mode, a limit) stays taken.
+        session.pool = ToolPool(merged.tools, merged.dropped, session.pool.absent)
+        dropped = tuple({"tool": one.name, "source": one.source, "kept": one.kept} for one in merged.dropped)
+        session.emit(ToolsOffered(tools=session.pool.names(), dropped=dropped))
+        for one in merged.dropped:
+            text = f"the tool {one.name} of {one.source} is left out: {one.kept} has one of that name"
+            session.emit(Notice(level="warning", text=text))
+
+    def _tell(self, told: Any) -> None:
+        server: McpServer = told.server
+        self._session.emit(
+            McpServerChanged(
+                server=server.name,
+                place=server.place.value,
+                shown=server.shown,
+                state=told.state.value,
+                tools=told.tools,
+                left_out=tuple({"tool": name, "reason": reason} for name, reason in told.left_out),
+                protocol=told.protocol,
+                version=told.version,
+                pin=told.pin,
+                error=told.error,
+                note=told.note,
+            )
+        )
+
+    def _progressed(self, server: str, call_id: str, progress: float, total: float | None, message: str | None) -> None:
+        event = ToolProgress(call_id=call_id, server=server, progress=progress, total=total, message=message)
+        self._session.emit(event)
+
+    async def _approve(self, server: McpServer, text: str) -> bool:
+        session = self._session
+        if session.approver is None:
+            return False
+        reason = f"the MCP server {server.name} has other tools than were approved ({text}). Use them as they are now?"
+        question = ApprovalRequest(
+            call_id="",
+            tool=f"mcp__{server.name}",
+            subject=Subject(summary=text),
+            input={},
+            decision=Decision(Verdict.ASK, reason, location=server.location),
+        )
+        async with session.rights.asking:
+            answer = await session.approver(question)
+        return answer.allow is True
+
+    async def _elicit(self, message: str, schema: JsonObject) -> JsonObject | None:
+        """The person's answers to what a server asks, None where there are none, or it asks for too much."""
+        session = self._session
+        properties = schema.get("properties")
+        if session.ctx.ask is None or not isinstance(properties, dict) or not 0 < len(properties) <= MAX_FIELDS:
+            return None
+        questions = [_question(message, name, field) for name, field in properties.items()]
+        replies = await session.ctx.ask(questions, agent_id=session.agent_id)
+        if replies is None:
+            return None
+        given = {}
+        for (name, field), reply in zip(properties.items(), replies, strict=False):
+            value = _value(field, reply.text if reply.text is not None else next(iter(reply.labels), None))
+            if value is not None:
+                given[name] = value
+        needed = schema.get("required")
+        return given if set(needed if isinstance(needed, list) else ()) <= given.keys() else None
+
+
+def _question(message: str, name: str, field: Any) -> Question:
+    kind = field if isinstance(field, dict) else {}
+    about = f"{kind.get('title') or name}: {kind.get('description') or ''}".strip(" :")
+    options = kind.get("enum") if isinstance(kind.get("enum"), list) else None
+    if options is None and kind.get("type") == "boolean":
+        options = ["yes", "no"]
+    choices = tuple(Choice(str(option)[:200], "") for option in options or ())
+    return Question(f"A server asks: {message}\n{about}"[:_ASKED_CHARS], name[:12], choices)
+
+
+def _value(field: Any, given: str | None) -> JsonObject | str | int | float | bool | None:
+    """What was answered, as the kind that the server asked for; None where it is not one."""
+    kind = field.get("type") if isinstance(field, dict) else None
+    if given is None:
+        return None
+    if kind == "boolean":
+        return {"yes": True, "no": False, "true": True, "false": False}.get(given.strip().lower())
+    if kind in ("number", "integer"):
+        try:
+            return int(given) if kind == "integer" else float(given)
+        except ValueError:
+            return None
+    return given

@@ -1,0 +1,336 @@
+"""One server's connection, owned by one task: whatever happens to it happens there, and to nobody else.
+
+The package's client ends its own tasks when a server dies, and takes the task that entered it along. So that task is
+the owner, which does nothing else; whoever calls waits for the answer or for the owner to say that there will be none.
+A server that died is started once more when it is next called, a few times in all.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import anyio
+import mcp_types
+import pydantic
+from anyio.abc import TaskGroup
+from mcp import Client, MCPError
+
+from sandbox_agent import __version__
+from sandbox_agent.errors import SandboxAgentError, ToolError
+from sandbox_agent.policy.servers import McpServer
+
+MAX_STARTS = 5
+"""Of one server in one session."""
+
+MAX_PAGES = 50
+MAX_TOOLS = 500
+MAX_RESOURCES = 2_000
+CLOSE_S = 8.0
+
+Streams = AbstractAsyncContextManager[Any]
+Found = TypeVar("Found")
+
+Elicit = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
+"""What a server asks the person: its words, and the schema of the answer; None is no."""
+
+
+class Progressed(Protocol):
+    """Told how far a call is: so much, of so much, in these words."""
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+
+class State(enum.StrEnum):
+    """How it is with a server."""
+
+    PENDING = "pending"
+    CONNECTED = "connected"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """A server and the way to it. `streams` makes the transport anew for each start, `why_ended` says what is known of
+    the last one's end, `changed` is called when the server says that its tools are others now, and when it was started
+    again. `refusals` has the tools that are not to be called any more, by the server's own names, and why."""
+
+    server: McpServer
+    streams: Callable[[], Streams]
+    why_ended: Callable[[], str | None] = lambda: None
+    elicit: Elicit | None = None
+    changed: Callable[[], None] = lambda: None
+    state: State = State.PENDING
+    error: str = ""
+    starts: int = 0
+    refusals: dict[str, str] = field(default_factory=dict)
+    _client: Client | None = None
+    _settled: anyio.Event = field(default_factory=anyio.Event)
+    _down: anyio.Event = field(default_factory=anyio.Event)
+    _wanted: anyio.Event = field(default_factory=anyio.Event)
+    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    _ended: anyio.Event = field(default_factory=anyio.Event)
+
+    def begin(self, tasks: TaskGroup) -> None:
+        """Start the owner task, and with it the server."""
+        self._wanted.set()
+        tasks.start_soon(self._own)
+
+    async def settled(self) -> None:
+        """Wait until it is connected, or has failed."""
+        await self._settled.wait()
+
+    async def close(self) -> None:
+        """End it. Shielded, bounded, safe to call twice."""
+        self._scope.cancel()
+        with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
+            if self.starts:
+                await self._ended.wait()
+        self.state = State.CLOSED
+
+    async def tools(self) -> list[mcp_types.Tool]:
+        """What the server says its tools are.
+
+        Raises:
+            ToolError: it does not say, or has more than may be.
+        """
+        found: list[mcp_types.Tool] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page = await self.ask(
+                lambda client, at=cursor: client.list_tools(cursor=at, cache_mode="refresh"),  # type: ignore[misc]
+                self.server.startup_timeout_s,
+            )
+            found += page.tools
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        if cursor is not None or len(found) > MAX_TOOLS:
+            raise ToolError(f"it has over {MAX_TOOLS} tools")
+        return found
+
+    async def call(self, tool: str, arguments: dict[str, Any], progressed: Progressed) -> mcp_types.CallToolResult:
+        """Call a tool, by the server's own name.
+
+        Raises:
+            ToolError: it failed; the text is for the model.
+        """
+        return await self.ask(
+            lambda client: client.call_tool(tool, arguments, progress_callback=progressed), self.server.call_timeout_s
+        )
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """The protocol that was agreed on, and the server's own name and version; empty where it says none."""
+        if self._client is None:
+            return "", ""
+        info = self._client.server_info
+        return self._client.protocol_version, f"{info.name} {info.version}"[:200] if info is not None else ""
+
+    @property
+    def has_resources(self) -> bool:
+        """Whether the server says that it has resources."""
+        return self._client is not None and self._client.server_capabilities.resources is not None
+
+    async def ask(self, question: Callable[[Client], Awaitable[Found]], timeout_s: float) -> Found:
+        """Put one question to the server, which is started again if it has died since.
+
+        Raises:
+            ToolError: no answer: it is gone, too slow, or says no.
+        """
+        client = await self._ready()
+        down = self._down
+        found: list[Found] = []
+        told: list[str] = []
+
+        async def put() -> None:
+            try:
+                found.append(await question(client))
+            except MCPError as exc:
+                told.append(f"the server {self.server.name} says: {_one_line(exc.message)} (code {exc.code})")
+            except (pydantic.ValidationError, RuntimeError, ValueError, OSError) as exc:
+                told.append(f"the server {self.server.name} gave an answer that makes no sense: {_one_line(str(exc))}")
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                await down.wait()
+            group.cancel_scope.cancel()
+
+        async def watch() -> None:
+            await down.wait()
+            group.cancel_scope.cancel()
+
+        with anyio.move_on_after(timeout_s) as waiting:
+            async with anyio.create_task_group() as group:
+                group.start_soon(watch)
+                group.start_soon(put)
+        if found:
+            return found[0]
+        if waiting.cancelled_caught:
+            raise ToolError(f"the server {self.server.name} did not answer within {timeout_s:g} s; it was told to stop")
+        if told and not down.is_set():
+            raise ToolError(told[0])
+        raise ToolError(f"the server {self.server.name} is gone: {self.error or 'its connection closed'}")
+
+    async def _ready(self) -> Client:
+        await self._settled.wait()
+        if self._client is None and self.state is not State.CLOSED and self.starts < MAX_STARTS:
+            self._settled = anyio.Event()
+            self._wanted.set()
+            await self._settled.wait()
+        if self._client is None:
+            often = f" (started {self.starts} times)" if self.starts >= MAX_STARTS else ""
+            raise ToolError(f"the server {self.server.name} is gone: {self.error or 'it was closed'}{often}")
+        return self._client
+
+    async def _own(self) -> None:
+        try:
+            with self._scope:
+                while True:
+                    await self._wanted.wait()
+                    self._wanted = anyio.Event()
+                    await self._live()
+        finally:
+            self._client = None
+            self._down.set()
+            self._settled.set()
+            self._ended.set()
+
+    async def _live(self) -> None:
+        """One life of the server, from its start to its end; no error of it leaves this."""
+        self.starts += 1
+        self._down = anyio.Event()
+        try:
+            with anyio.fail_after(self.server.startup_timeout_s) as starting:
+                async with self._connected() as client:
+                    starting.deadline = float("inf")
+                    self._client, self.state, self.error = client, State.CONNECTED, ""
+                    self._settled.set()
+                    if self.starts > 1:
+                        self.changed()
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(self._listen, client)
+                        await self._down.wait()
+                        tasks.cancel_scope.cancel()
+        except TimeoutError:
+            self.error = f"it was not there within {self.server.startup_timeout_s:g} s"
+        except SandboxAgentError as exc:
+            self.error = _one_line(str(exc))
+        except Exception as exc:  # noqa: BLE001 - whatever the package raises for what a server does ends this life only
+            self.error = self.why_ended() or _one_line(_innermost(exc))
+        finally:
+            self._client = None
+            if self.state is not State.CLOSED:
+                self.state = State.FAILED
+            self._down.set()
+            self._settled.set()
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Client]:
+        client = Client(
+            _Transport(self.streams, self._lost),
+            client_info=mcp_types.Implementation(name="sandbox-agent", version=__version__),
+            message_handler=self._heard,
+            elicitation_callback=self._asked if self.elicit is not None else None,
+            cache=None,
+        )
+        async with client:
+            yield client
+
+    async def _listen(self, client: Client) -> None:
+        """Servers of the newest protocol tell of changes only to whoever listens."""
+        capability = client.server_capabilities.tools
+        if client.protocol_version < "2026" or capability is None or not capability.list_changed:
+            return
+        try:
+            async with client.listen(tools_list_changed=True) as changes:
+                async for _ in changes:
+                    self.changed()
+        except (MCPError, RuntimeError, OSError):
+            return  # it says nothing then; what it does is checked all the same at the next start
+
+    def _lost(self) -> None:
+        """Its output ended: nobody is going to answer."""
+        self.error = self.why_ended() or "its connection closed"
+        self._client = None
+        self._down.set()
+
+    async def _heard(self, message: Any) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            self.changed()
+
+    async def _asked(self, context: Any, params: Any) -> mcp_types.ElicitResult | mcp_types.ErrorData:
+        if self.elicit is None or not isinstance(params, mcp_types.ElicitRequestFormParams):
+            return mcp_types.ElicitResult(action="decline")
+        asked = params.model_dump(mode="json", by_alias=True, exclude_none=True)
+        answer = await self.elicit(params.message, asked.get("requestedSchema") or {})
+        if answer is None:
+            return mcp_types.ElicitResult(action="decline")
+        return mcp_types.ElicitResult(action="accept", content=answer)
+
+
+class _Transport:
+    """What `streams` makes, with a word to the owner when its reading end is at its end."""
+
+    def __init__(self, streams: Callable[[], Streams], lost: Callable[[], None]) -> None:
+        self._streams = streams
+        self._lost = lost
+        self._entered: Streams | None = None
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        self._entered = self._streams()
+        read, write = await self._entered.__aenter__()
+        return _Watched(read, self._lost), write
+
+    async def __aexit__(self, *exc: Any) -> bool | None:
+        assert self._entered is not None
+        return await self._entered.__aexit__(*exc)
+
+
+class _Watched:
+    """A reading end that tells of its end."""
+
+    def __init__(self, stream: Any, lost: Callable[[], None]) -> None:
+        self._stream = stream
+        self._lost = lost
+
+    async def receive(self) -> Any:
+        try:
+            return await self._stream.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            self._lost()
+            raise
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> _Watched:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> _Watched:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.aclose()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _innermost(exc: BaseException) -> str:
+    while isinstance(exc, BaseExceptionGroup) and exc.exceptions:
+        exc = exc.exceptions[0]
+    return str(exc) or type(exc).__name__
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 500 else line[:500] + " ..."

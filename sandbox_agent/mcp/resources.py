@@ -1,0 +1,102 @@
+"""ListMcpResources and ReadMcpResource: what servers have to be read, once a server says that it has something."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from sandbox_agent.errors import ToolError
+from sandbox_agent.mcp.connection import MAX_PAGES, MAX_RESOURCES, Connection
+from sandbox_agent.mcp.results import clean, text_of
+from sandbox_agent.mcp.tools import shortened
+from sandbox_agent.prompts import prompt
+from sandbox_agent.tools.base import Tool, ToolContext, ToolInput, build_tool
+from sandbox_agent.types import JsonObject, Subject, ToolResult
+
+SOURCE = "mcp"
+
+
+class ListInput(ToolInput):
+    """See prompts/tools/list_mcp_resources.md."""
+
+    server: str | None = Field(default=None, description="Only of this server; all if left out.")
+
+
+class ReadInput(ToolInput):
+    """See prompts/tools/read_mcp_resource.md."""
+
+    server: str = Field(description="The server that has it.")
+    uri: str = Field(description="The resource, by the address that ListMcpResources gave.")
+
+
+def resource_tools(connections: Sequence[Connection]) -> tuple[Tool, ...]:
+    """The two tools; none where no server has resources."""
+    if not any(connection.has_resources for connection in connections):
+        return ()
+
+    def found(name: str) -> Connection:
+        names = [one.server.name for one in connections if one.has_resources]
+        chosen = next((one for one in connections if one.server.name == name), None)
+        if chosen is None or name not in names:
+            raise ToolError(f"No server {name!r} has resources. These have some: {', '.join(names) or '(none)'}.")
+        return chosen
+
+    async def list_all(value: ListInput, ctx: ToolContext) -> ToolResult:
+        chosen = (
+            [found(value.server)] if value.server is not None else [one for one in connections if one.has_resources]
+        )
+        listed: list[JsonObject] = []
+        for connection in chosen:
+            listed += await _listed(connection)
+        if not listed:
+            return ToolResult("There are no resources.")
+        return ToolResult("\n".join(json.dumps(one, ensure_ascii=False) for one in listed))
+
+    async def read(value: ReadInput, ctx: ToolContext) -> ToolResult:
+        connection = found(value.server)
+        server = connection.server
+        answer = await connection.ask(lambda client: client.read_resource(value.uri), server.call_timeout_s)
+        return await shortened(text_of(answer.contents), server, ctx)
+
+    return (
+        build_tool(
+            name="ListMcpResources",
+            description=prompt("tools/list_mcp_resources"),
+            input_model=ListInput,
+            run=list_all,
+            # What a server does when it is asked is up to the server: both are judged like its tools.
+            subject=lambda value, ctx: Subject(summary=value.server or "all servers", specifier=value.server),
+            source=SOURCE,
+        ),
+        build_tool(
+            name="ReadMcpResource",
+            description=prompt("tools/read_mcp_resource"),
+            input_model=ReadInput,
+            run=read,
+            subject=lambda value, ctx: Subject(summary=f"{value.server}: {value.uri}", specifier=value.server),
+            source=SOURCE,
+            timeout_s=None,
+            max_result_chars=1_001_000,
+        ),
+    )
+
+
+async def _listed(connection: Connection) -> list[JsonObject]:
+    found: list[JsonObject] = []
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        page = await connection.ask(
+            lambda client, at=cursor: client.list_resources(cursor=at),  # type: ignore[misc]
+            connection.server.call_timeout_s,
+        )
+        for one in page.resources:
+            entry = {"server": connection.server.name, "uri": one.uri, "name": one.name}
+            more = {"description": one.description, "mimeType": one.mime_type, "size": one.size}
+            entry |= {key: clean(value) if isinstance(value, str) else value for key, value in more.items() if value}
+            found.append(entry)
+        cursor = page.next_cursor
+        if cursor is None or len(found) > MAX_RESOURCES:
+            break
+    return found[:MAX_RESOURCES]

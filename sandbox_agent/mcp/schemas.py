@@ -1,0 +1,241 @@
+"""A tool's input schema, from a server: as the Messages API takes it, and as what checks an input here.
+
+A schema is the work of somebody who is not trusted. It is bounded in size and depth, what it refers to must be in it,
+and checking stops after so many steps: a small schema can ask for more work than anybody has time for. Patterns are not
+checked at all, for one can keep the engine busy for hours; the server checks them itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import jsonschema
+import referencing
+import referencing.exceptions
+from jsonschema import validators
+from pydantic import RootModel, model_validator
+
+from sandbox_agent.types import JsonObject, nests_too_deep
+
+MAX_SCHEMA_CHARS = 64 * 1024
+MAX_STEPS = 50_000
+MAX_PROPERTIES = 200
+MAX_DESCRIPTION_CHARS = 1_000
+"""Of one field of an input."""
+
+_PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}\Z")
+_LOCAL = re.compile(r"#(?:/(?:\$defs|definitions)/[^/]+)?\Z")
+_BRANCHES = ("anyOf", "oneOf", "allOf")
+_UNCHECKED = frozenset({"pattern", "patternProperties", "format", "$id", "$schema", "$anchor", "$dynamicRef"})
+_SHOWN_FAULTS = 5
+_SHOWN_CHARS = 200
+
+
+class UnusableSchemaError(Exception):
+    """No tool can be made of it; the text says why."""
+
+
+class _TooMuchError(Exception):
+    """Checking took more steps than it may."""
+
+
+def adapted(schema: Any) -> JsonObject:
+    """The schema as the Messages API takes it: an object at the root, without branches there, descriptions bounded.
+
+    Raises:
+        UnusableSchemaError: it cannot be made one.
+    """
+    if schema is None:
+        return {"type": "object", "properties": {}}
+    if not isinstance(schema, dict):
+        raise UnusableSchemaError("its input schema is not an object")
+    if nests_too_deep(schema):
+        raise UnusableSchemaError("its input schema is nested too deeply")
+    if len(json.dumps(schema, default=str)) > MAX_SCHEMA_CHARS:
+        raise UnusableSchemaError(f"its input schema is over {MAX_SCHEMA_CHARS // 1024} KiB")
+    made = _root(copy.deepcopy(schema))
+    _check_refs(made)
+    properties = made.setdefault("properties", {})
+    if not isinstance(properties, dict) or len(properties) > MAX_PROPERTIES:
+        raise UnusableSchemaError(f"its input schema has no properties, or over {MAX_PROPERTIES}")
+    for name in properties:
+        if not _PROPERTY.match(name):
+            raise UnusableSchemaError(f"its input has a field {name[:80]!r}, which the model API does not take")
+    required = made.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        raise UnusableSchemaError("its input schema's `required` is not a list of names")
+    plain: JsonObject = _plain(made)
+    try:
+        jsonschema.Draft202012Validator.check_schema(plain)
+    except (jsonschema.SchemaError, RecursionError) as exc:
+        said = exc.message if isinstance(exc, jsonschema.SchemaError) else "it refers to itself too deeply"
+        raise UnusableSchemaError(f"its input schema is not valid: {said[:_SHOWN_CHARS]}") from exc
+    return plain
+
+
+def _root(schema: JsonObject) -> JsonObject:
+    """An object schema that says at its root what the given one says by a reference or by branches."""
+    for _ in range(20):
+        ref = schema.get("$ref")
+        if ref is None:
+            break
+        target = _target(schema, ref)
+        schema = {key: value for key, value in schema.items() if key != "$ref"} | copy.deepcopy(target)
+    else:
+        raise UnusableSchemaError("its input schema refers to itself")
+    for key in _BRANCHES:
+        branches = schema.pop(key, None)
+        if branches is not None:
+            _merge(schema, key, branches)
+    kind = schema.get("type", "object")
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
+        raise UnusableSchemaError(f"its input is no object but {str(kind)[:80]}")
+    schema["type"] = "object"
+    return schema
+
+
+def _merge(schema: JsonObject, key: str, branches: Any) -> None:
+    """Fields of all branches; needed is what all of them need (of `allOf`: what any does). The server checks the rest."""
+    if not isinstance(branches, list) or not all(isinstance(one, dict) for one in branches):
+        raise UnusableSchemaError(f"its input schema's {key} is not a list of schemas")
+    whole = [
+        _root({**one, **{name: schema[name] for name in ("$defs", "definitions") if name in schema}})
+        for one in branches
+    ]
+    properties: JsonObject = {}
+    for one in whole:
+        for name, field in (one.get("properties") or {}).items():
+            known = properties.setdefault(name, field)
+            if known != field:
+                properties[name] = {}  # what the branches do not agree on is free here
+    needs = [set(one.get("required") or ()) for one in whole]
+    needed = set().union(*needs) if key == "allOf" else set.intersection(*needs) if needs else set()
+    schema["properties"] = properties | (schema.get("properties") or {})
+    schema["required"] = sorted({*(schema.get("required") or ()), *needed})
+    schema.pop("additionalProperties", None)
+
+
+def _target(schema: JsonObject, ref: Any) -> JsonObject:
+    found: Any = schema
+    if not isinstance(ref, str) or not _LOCAL.match(ref) or ref == "#":
+        raise UnusableSchemaError(f"its input schema refers to {str(ref)[:80]!r}")
+    for part in ref.removeprefix("#/").split("/"):
+        found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        raise UnusableSchemaError(f"its input schema refers to {ref[:80]!r}, which is not in it")
+    return found
+
+
+def _check_refs(schema: JsonObject) -> None:
+    for ref in _refs(schema):
+        if ref != "#":
+            _target(schema, ref)
+
+
+def _refs(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        if "$ref" in value and not isinstance(value["$ref"], dict):
+            yield value["$ref"]
+        for one in value.values():
+            yield from _refs(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _refs(one)
+
+
+def _plain(value: Any, *, names: bool = False) -> Any:
+    """Without what is not for the model, and with bounded descriptions."""
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if names:
+        return {name: _plain(one) for name, one in value.items()}
+    kept = {
+        key: one for key, one in value.items() if key not in ("$id", "$schema", "$anchor", "$dynamicRef", "$comment")
+    }
+    text = kept.get("description")
+    if isinstance(text, str) and len(text) > MAX_DESCRIPTION_CHARS:
+        kept["description"] = text[:MAX_DESCRIPTION_CHARS] + "..."
+    return {
+        key: one
+        if key in ("const", "enum", "default", "examples")
+        else _plain(one, names=key in ("properties", "$defs", "definitions"))
+        for key, one in kept.items()
+    }
+
+
+def input_model(schema: JsonObject) -> type[RootModel[dict[str, Any]]]:
+    """A model that takes an input that fits a schema from `adapted`, as it is."""
+    check = _checker(schema)
+
+    class Input(RootModel[dict[str, Any]]):
+        """What a tool of a server is called with."""
+
+        @model_validator(mode="after")
+        def _fits(self) -> Input:
+            faults = check(self.root)
+            if faults:
+                raise ValueError("an input that fits its schema: " + "; ".join(faults))
+            return self
+
+    return Input
+
+
+def _checker(schema: JsonObject) -> Callable[[JsonObject], list[str]]:
+    """What is wrong with an input, at most five things."""
+    steps = [0]
+
+    def counted(keyword: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+        def check(*arguments: Any) -> Iterator[Any]:
+            steps[0] += 1
+            if steps[0] > MAX_STEPS:
+                raise _TooMuchError
+            yield from keyword(*arguments) or ()
+
+        return check
+
+    base = jsonschema.Draft202012Validator
+    checks = {name: counted(keyword) for name, keyword in base.VALIDATORS.items() if name not in _UNCHECKED}
+    checker: Any = validators.extend(base, checks)  # type: ignore[no-untyped-call]  # the stubs give it no types
+    # Nothing is fetched: the registry is empty, and a reference that leads elsewhere is an error.
+    validator = checker(_unpatterned(schema), registry=referencing.Registry())
+
+    def faults(value: JsonObject) -> list[str]:
+        steps[0] = 0
+        try:
+            return [_worded(error) for error in islice(validator.iter_errors(value), _SHOWN_FAULTS)]
+        except (_TooMuchError, RecursionError):
+            return []  # the server checks it itself; nothing here depends on it
+        except referencing.exceptions.Unresolvable as exc:
+            return [f"its schema refers to {str(exc.ref)[:_SHOWN_CHARS]!r}, which is not in it"]
+
+    return faults
+
+
+def _unpatterned(value: Any, *, names: bool = False) -> Any:
+    if isinstance(value, list):
+        return [_unpatterned(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _unpatterned(one, names=not names and key in ("properties", "$defs", "definitions"))
+        for key, one in value.items()
+        if names or key not in _UNCHECKED
+    }
+
+
+def _worded(error: jsonschema.ValidationError) -> str:
+    where = ".".join(str(part) for part in error.absolute_path)
+    text = error.message if len(error.message) <= _SHOWN_CHARS else error.message[:_SHOWN_CHARS] + "..."
+    return f"{where}: {text}" if where else text
+
+
+def fingerprint(value: Mapping[str, Any] | list[Any]) -> str:
+    """The same for the same JSON, in whatever order its keys came."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
