@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_agent.engine.secrecy import Secrecy, environment_secrets
-from sandbox_agent.events import AssistantMessage, Event, TextDelta, ToolFinished, ToolStarted
+from sandbox_agent.events import AssistantMessage, ConversationCompacted, Event, TextDelta, ToolFinished, ToolStarted
 from sandbox_agent.events.redaction import CHUNK_CHARS, Redactor, Secret
 from sandbox_agent.types import JsonObject, Usage
 from sandbox_agent.workspaces.secretvalues import values_in
@@ -114,6 +114,33 @@ def test_thinking_with_a_secret_goes_as_a_whole_and_any_other_stays_untouched() 
     clean = Redactor([Secret("x", _SECRET)]).event(event)
     assert isinstance(clean, AssistantMessage)
     assert clean.content == (kept, {"type": "text", "text": "[masked: x]"})
+
+
+def test_a_compacted_conversation_is_looked_through_as_its_messages_were() -> None:
+    """Words get a mark, thinking goes or stays as a whole, and what the API has sealed is not touched."""
+    sealed = base64.b64encode(_SECRET.encode()).decode()
+    kept: JsonObject = {"type": "thinking", "thinking": "hm", "signature": sealed}
+    told: JsonObject = {"type": "thinking", "thinking": f"it is {_SECRET}", "signature": "s"}
+    messages: list[JsonObject] = [
+        {"role": "user", "content": [{"type": "text", "text": f"use {_SECRET}"}]},
+        {"role": "assistant", "content": [kept, told, {"type": "text", "text": "ok"}]},
+    ]
+    event = ConversationCompacted(
+        messages=tuple(messages),
+        reason="full",
+        tokens_before=2,
+        tokens_after=1,
+        window_tokens=2,
+        model="m",
+        usage=Usage(),
+    )
+    clean = Redactor([Secret("a b", _SECRET)]).event(event)
+    assert isinstance(clean, ConversationCompacted)
+    assert clean.messages == (
+        {"role": "user", "content": [{"type": "text", "text": "use [masked: a b]"}]},
+        {"role": "assistant", "content": [kept, {"type": "text", "text": "ok"}]},
+    )
+    assert Redactor([Secret("a b", "another-secret")]).event(event) is event
 
 
 @pytest.mark.parametrize("name", ["signature", "encrypted_content", "data", "stdout_base64"])
