@@ -18,16 +18,21 @@ from sandbox_agent.engine.channel import Channel
 from sandbox_agent.sandboxes.base import Sandbox, Stream
 from sandbox_agent.workspaces import walked
 from sandbox_agent.workspaces.base import Owner
+from sandbox_agent.workspaces.content import LARGE_BYTES
 from sandbox_agent.workspaces.inside import wire
 from sandbox_agent.workspaces.manifest import RACY_NS
 from sandbox_agent.workspaces.plan import Act, Plan
 from sandbox_agent.workspaces.snapshot import LOST_TOO_LARGE, LOST_UNREADABLE, OWN, Node
-from sandbox_agent.workspaces.store import Batch, Part, Store
+from sandbox_agent.workspaces.store import Batch, Part, Put, Store
 
 FILES_AT_ONCE = 2000
+BYTES_AT_ONCE = 32 * 1024 * 1024
+"""Of files that are asked for together, holes counted: what came of them is looked at before the next are."""
 NAMES_AT_ONCE_BYTES = wire.CHUNK
 WALK_S = 120.0
 ANSWER_S = 300.0
+HOLE_SHARE = 8
+"""Zeros that stand for a hole are hashed and not read, which is so much quicker."""
 IN_THREAD_BYTES = 4 * 1024 * 1024
 """Hashing so much holds up everything else for a few milliseconds; more is done in a thread."""
 
@@ -46,6 +51,7 @@ class Given:
     `node` names its content and is as it was after reading; None when there is no such file any more, or its content
     could not be had, for which `lost` has the reason. `stable` is False when it changed while it was read, `racy` when
     it had changed just before: its times prove nothing yet. `added_bytes` is what is in the store and was not before.
+    `cost_bytes` is what finding it out took, as if all of it had been data that is read: also where nothing came of it.
     """
 
     node: Node | None = None
@@ -53,6 +59,7 @@ class Given:
     stable: bool = True
     racy: bool = False
     added_bytes: int = 0
+    cost_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +169,16 @@ class Hands:
                     raise await self._channel.malformed()
                 part.write(data, offset)
                 position = offset + len(data)
+            cost_bytes = size + _hashed_holes(before.size_bytes, size) // HOLE_SHARE
             if frame.letter == wire.FAULT:
-                return Given(lost=_LOST.get(frame.body))
+                return Given(lost=_LOST.get(frame.body), cost_bytes=size)
             after = walked.file_node(frame.body, self._owner)
             if frame.letter != wire.STATE_AFTER or after is None:
                 raise await self._channel.malformed()
             sha256 = await _keep(part, before.size_bytes, size)
             if part.refused:
-                return Given(lost=LOST_TOO_LARGE)
-        return _given(int(now), before, after, sha256, size if part.added else 0)
+                return Given(lost=LOST_TOO_LARGE, cost_bytes=cost_bytes)
+        return _given(int(now), before, after, Put(sha256, size if part.added else 0), cost_bytes)
 
     async def _small(self, body: bytes, batch: Batch, limit_bytes: int, most_bytes: int) -> Given:
         """A file that came in one frame."""
@@ -180,7 +188,9 @@ class Hands:
         if before is None or after is None or not _is_time(now) or not fits:
             raise await self._channel.malformed()
         put = batch.put(data, limit_bytes)
-        return _given(int(now), before, after, *put) if put is not None else Given(lost=LOST_TOO_LARGE)
+        if put is None:
+            return Given(lost=LOST_TOO_LARGE, cost_bytes=len(data))
+        return _given(int(now), before, after, put, len(data))
 
     async def put(self, made: Plan, names: Mapping[str, str], store: Store) -> list[str]:
         """Carry out a plan; returns what went wrong, as texts. Lost in the middle, it can be done again.
@@ -232,10 +242,16 @@ def _is_time(text: bytes) -> bool:
     return text.isdigit() and len(text) < 30  # Python refuses to make a number of thousands of digits
 
 
-def _given(now_ns: int, before: Node, after: Node, sha256: str, added_bytes: int) -> Given:
-    node = after._replace(sha256=sha256, size_bytes=before.size_bytes)
+def _given(now_ns: int, before: Node, after: Node, put: Put, cost_bytes: int) -> Given:
+    node = after._replace(sha256=put.sha256, size_bytes=before.size_bytes)
     racy = after.ctime_ns > now_ns - RACY_NS
-    return Given(node, stable=walked.same_stamp(before, after), racy=racy, added_bytes=added_bytes)
+    stable = walked.same_stamp(before, after)
+    return Given(node, stable=stable, racy=racy, added_bytes=put.added_bytes, cost_bytes=cost_bytes)
+
+
+def _hashed_holes(size_bytes: int, data_bytes: int) -> int:
+    """Of larger files the digest is made of what is no hole alone."""
+    return size_bytes - data_bytes if size_bytes < LARGE_BYTES else 0
 
 
 async def _keep(part: Part, size_bytes: int, data_bytes: int) -> str:
@@ -260,16 +276,18 @@ def _pieces(fd: int) -> Iterator[tuple[int, int]]:
         position = end
 
 
-def batches(paths: Sequence[str]) -> Iterator[list[str]]:
-    """Paths in such numbers as `give` takes at once."""
+def batches(files: Mapping[str, Node], bytes_at_once: int = BYTES_AT_ONCE) -> Iterator[list[str]]:
+    """Paths in such numbers as `give` takes at once, together no larger than `bytes_at_once`, or one alone."""
     batch: list[str] = []
-    size = 0
-    for path in paths:
-        if batch and (len(batch) == FILES_AT_ONCE or size + 4 * len(path) > NAMES_AT_ONCE_BYTES):
+    names_bytes = content_bytes = 0
+    for path, node in files.items():
+        names_bytes += 4 * len(path) + 1
+        content_bytes += node.size_bytes
+        full = len(batch) == FILES_AT_ONCE or names_bytes > NAMES_AT_ONCE_BYTES or content_bytes > bytes_at_once
+        if batch and full:
             yield batch
-            batch, size = [], 0
+            batch, names_bytes, content_bytes = [], 4 * len(path) + 1, node.size_bytes
         batch.append(path)
-        size += 4 * len(path) + 1
     if batch:
         yield batch
 

@@ -7,16 +7,16 @@ as long as nobody changes it, and is taken from the person's folder when somebod
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import anyio
 
-from sandbox_agent.engine.hands import Given, Hands, Walked, batches
+from sandbox_agent.engine.hands import BYTES_AT_ONCE, Given, Hands, Walked, batches
 from sandbox_agent.sandboxes.base import MIB
 from sandbox_agent.workspaces.base import Kind, Owner
 from sandbox_agent.workspaces.basefiles import BaseFiles
-from sandbox_agent.workspaces.snapshot import TORN, Delta, Node, Snapshot, change, snapshot_of
+from sandbox_agent.workspaces.snapshot import LOST_TOO_LARGE, TORN, Delta, Node, Snapshot, change, snapshot_of
 from sandbox_agent.workspaces.store import Store
 from sandbox_agent.workspaces.walked import (
     EMPTY_SHA256,
@@ -28,7 +28,8 @@ from sandbox_agent.workspaces.walked import (
 )
 
 CHECKPOINT_BYTES = 512 * MIB
-"""What one checkpoint may add to the store, holes not counted."""
+"""What one checkpoint may add to the store, holes not counted; and what it may read for that, the same content again
+counted, and holes to an eighth: the next call waits for it."""
 
 SESSION_BYTES = 4096 * MIB
 """What all checkpoints of a session may take."""
@@ -55,11 +56,13 @@ class Limits:
 
 @dataclass(slots=True)
 class Fetched:
-    """Contents that were read. `gone` are files that are none any more."""
+    """Contents that were read. `gone` are files that are none any more; `bytes` were added to the store, `cost_bytes`
+    is what reading took."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     bytes: int = 0
+    cost_bytes: int = 0
 
 
 class Taker:
@@ -188,29 +191,42 @@ class Taker:
 
     async def _fetch(self, files: Mapping[str, Node]) -> Fetched:
         """Read contents; a file that changes meanwhile is read again, and at last kept as it was read."""
-        fetched, pending = Fetched(), list(files)
+        fetched, pending = Fetched(), files
+        at_once = min(BYTES_AT_ONCE, self._limits.checkpoint_bytes)
         for attempt in range(READ_TRIES):
             again: list[str] = []
-            for batch in batches(pending):
-                limit = self._limits.left_bytes(fetched.bytes)
-                most = max([limit, *(self._kept_bytes(path) for path in batch)])
-                answers = await self.hands.give(batch, self.store, limit, most_bytes=most)
-                for path, given in zip(batch, answers, strict=True):
+            for batch in batches(pending, at_once):
+                for path, given in (await self._given(batch, fetched)).items():
                     self._count(fetched, given)
                     if given.node is not None and not given.stable and attempt < READ_TRIES - 1:
                         again.append(path)
                     else:
                         _settle(path, files[path], given, fetched)
-            pending = again
+            pending = {path: files[path] for path in again}
         return fetched
 
+    async def _given(self, batch: Sequence[str], fetched: Fetched) -> dict[str, Given]:
+        """What becomes of some files, of which none is read any more when enough was."""
+        limit = self._limits.left_bytes(fetched.bytes)
+        unread = max(0, self._limits.checkpoint_bytes - fetched.cost_bytes)
+        once_more = fetched.cost_bytes < 2 * self._limits.checkpoint_bytes
+        kept = {path: self._kept_bytes(path) if once_more else 0 for path in batch}
+        asked = [path for path in batch if unread or kept[path]]
+        answers = dict.fromkeys(batch, Given(lost=LOST_TOO_LARGE))
+        if asked:
+            most = max(min(limit, unread), *(kept[path] for path in asked))
+            given = await self.hands.give(asked, self.store, limit, most_bytes=most)
+            answers |= zip(asked, given, strict=True)
+        return answers
+
     def _count(self, fetched: Fetched, given: Given) -> None:
+        fetched.cost_bytes += given.cost_bytes
         if given.node is not None:
             fetched.bytes += given.added_bytes
             self._limits.used_bytes += given.added_bytes
 
     def _kept_bytes(self, path: str) -> int:
-        """The size of what a path has in the store: that much can be read again whatever the limit is."""
+        """The size of what a path has in the store: that much can be read again beyond the limit."""
         node = self.snapshot.nodes.get(path)
         return node.size_bytes if node is not None and node.sha256 is not None and not node.lost else 0
 

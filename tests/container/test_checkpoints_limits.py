@@ -46,6 +46,20 @@ async def test_content_beyond_the_limit_is_told_and_its_step_is_not_gone_back_to
         assert await rig.place.bash("cat two; ls") == "two\none\nsrc\ntwo"
 
 
+async def test_what_is_read_has_a_limit_whatever_is_added(tmp_path: Path) -> None:
+    """The same content again and again, and holes, cost the next call its time and the store nothing."""
+    limits = Limits(checkpoint_bytes=1_000_000)
+    async with session("copy", folder(tmp_path), state(tmp_path), limits=limits) as rig:
+        same = await rig.change("for i in $(seq 9); do head -c 400000 /dev/zero > same$i; done")
+        holes = await rig.change("for i in $(seq 9); do truncate -s 4000000 holes$i; done")
+        after = await rig.change("echo x > small; touch same*")
+    assert same is not None
+    assert holes is not None
+    assert after is not None
+    assert (len(same.lost), len(holes.lost)) == (7, 7)
+    assert "small" not in after.lost
+
+
 async def test_the_session_has_a_limit_too(tmp_path: Path) -> None:
     """Each checkpoint alone would fit."""
     limits = Limits(session_bytes=150_000)

@@ -72,8 +72,8 @@ async def test_small_files_come_in_one_frame_each(store: Store) -> None:
     assert one.node is not None
     assert empty.node is not None
     node = Node(Kind.FILE, 0o644, 4, one.node.sha256, None, None, None, 10**9, OWN, OWN, 11, 1, 2 * 10**9)
-    assert one == Given(node, added_bytes=4)
-    assert same == Given(node, added_bytes=0)
+    assert one == Given(node, added_bytes=4, cost_bytes=4)
+    assert same == Given(node, added_bytes=0, cost_bytes=4)
     assert store.read(one.node.sha256 or "", 4) == b"text"
     assert (empty.node.size_bytes, empty.stable) == (0, False)
 
@@ -88,7 +88,7 @@ async def test_what_is_more_than_may_be_added_is_not_kept(store: Store) -> None:
     """Nor is it in the store, while the next one that fits is."""
     small = whole(before=STATE.replace(b" 4 ", b" 2 "), after=STATE.replace(b" 4 ", b" 2 "), data=b"ab")
     large, fits = await give(store, whole() + small, 2, limit_bytes=3)
-    assert large == Given(lost=LOST_TOO_LARGE)
+    assert large == Given(lost=LOST_TOO_LARGE, cost_bytes=4)
     assert fits.added_bytes == 2
 
 
