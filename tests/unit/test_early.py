@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,19 +14,28 @@ import pytest
 from engine_session import Named, finished, make_session, make_tool, of, play, read_like, recorded, results
 from hook_rig import POST, PRE, hook, hooked, saying
 
+from sandbox_agent.engine.history import INTERRUPTED
+from sandbox_agent.engine.past import load_past
 from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ModelOverloadedError
 from sandbox_agent.events import (
     AssistantMessage,
     CallDiscarded,
     Event,
+    ModelSwitched,
     PermissionDecided,
+    RequestStarted,
     ToolFinished,
     ToolResultsMessage,
     ToolStarted,
+    UserMessage,
 )
+from sandbox_agent.frontends.console import ConsoleView
+from sandbox_agent.frontends.printer import Printer, make_console
+from sandbox_agent.frontends.stream_json import StreamJson
 from sandbox_agent.models.base import Answer, BlockDone, ModelRequest, Retrying
 from sandbox_agent.policy.load import load_policy
+from sandbox_agent.tape import TapeWriter
 from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.types import JsonObject, Usage
 
@@ -458,3 +468,59 @@ async def test_news_that_a_discarded_call_would_have_brought_come_with_the_next(
 
     [message] = of(events, ToolResultsMessage)
     assert "started again" in message.content[0]["content"]
+
+
+ID = "20260101000000abcdef01"
+
+
+@pytest.mark.parametrize(
+    ("between", "given"),
+    [
+        ((), "Read a"),
+        ((CallDiscarded(call_id="a", tool="Read", reason="x"),), INTERRUPTED),
+        ((RequestStarted(turn=2),), INTERRUPTED),
+    ],
+    ids=["counts", "discarded", "of another request"],
+)
+def test_what_a_killed_run_had_read_early_counts_if_its_answer_came(
+    tmp_path: Path, between: Sequence[Event], given: str
+) -> None:
+    """Killed after the answer and before its results: what was read for this answer is its result, nothing else."""
+    folder = tmp_path / ID
+    folder.mkdir()
+    tape = TapeWriter(folder / "events.jsonl")
+    told = UserMessage(content=(TEXT,))
+    said = AssistantMessage(content=(call("a"),), stop_reason="tool_use", model="m", usage=Usage())
+    read = ToolFinished(call_id="a", tool="Read", content="Read a", is_error=False, duration_s=0.0)
+    for event in (told, RequestStarted(turn=1), read, *between, said):
+        tape.append(event)
+    tape.close()
+
+    [result] = load_past(tmp_path, ID, tmp_path).missing
+    assert result["content"] == given
+
+
+def test_a_person_and_a_program_see_what_was_discarded() -> None:
+    """By its name where it is known; a program gets no result for it."""
+    started = ToolStarted(call_id="a", tool="Read", summary="a.py", input={}, batch=0, early=True)
+    gone = CallDiscarded(call_id="a", tool="Read", reason="the answer broke off: overloaded_error")
+    screen = io.StringIO()
+    view = ConsoleView(Printer(make_console(screen, {})))
+    for event in (started, gone):
+        view.feed(event)
+    lines = [line for event in (started, gone) for line in StreamJson(new_id=lambda: "u").lines(event)]
+
+    assert screen.getvalue().splitlines()[-1] == "  Read a.py: discarded, the answer broke off: overloaded_error"
+    [line] = [line for line in lines if line["subtype"] == "call_discarded"]
+    assert (line["tool_use_id"], line["tool_name"], line["reason"]) == ("a", "Read", gone.reason)
+
+
+def test_a_person_and_a_program_see_that_the_model_was_switched() -> None:
+    """Both names and the reason."""
+    switched = ModelSwitched(model="anthropic:b", before="anthropic:a", reason="the model refused to go on")
+    screen = io.StringIO()
+    ConsoleView(Printer(make_console(screen, {}))).feed(switched)
+    [line] = StreamJson(new_id=lambda: "u").lines(switched)
+
+    assert screen.getvalue() == "! anthropic:a: the model refused to go on; the rest of this run asks anthropic:b\n"
+    assert (line["subtype"], line["model"], line["previous_model"]) == ("model_switched", "anthropic:b", "anthropic:a")
