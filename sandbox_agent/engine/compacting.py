@@ -202,8 +202,9 @@ async def _window_tokens(session: Session, used: int) -> int:
     return await session.window.tokens(session.model, used, session.other_model)
 
 
-def fixed(session: Session) -> object:
-    return session.system, session.pool.definitions()
+def fixed(session: Session) -> tuple[object, ...]:
+    """What every request of an agent has besides its conversation."""
+    return session.system, session.pool
 
 
 def _freed(messages: Sequence[JsonObject], ids: Sequence[str]) -> int:

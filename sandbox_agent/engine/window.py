@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox_agent.models.base import Model
+from sandbox_agent.tools.pool import ToolPool
 from sandbox_agent.types import JsonObject, Usage
 
 DEFAULT_TOKENS = 200_000
@@ -52,6 +53,8 @@ class Window:
     _learned_tokens: int | None = field(default=None, init=False)
     _counted: tuple[int, int] | None = field(default=None, init=False)
     """What the model counted, and what was estimated for the very same."""
+    _sizes: dict[int, tuple[object, int]] = field(default_factory=dict, init=False)
+    """What was measured last time, by identity: a message that is there still has not changed."""
 
     async def tokens(self, model: Model, used_tokens: int, name: str | None = None) -> int:
         """How long a conversation may be.
@@ -66,23 +69,33 @@ class Window:
         whole = self._learned_tokens or DEFAULT_TOKENS
         return whole if self.cap_tokens is None else min(whole, self.cap_tokens)
 
-    def used(self, messages: Sequence[JsonObject], fixed: Any) -> int:
+    def used(self, messages: Sequence[JsonObject], fixed: Sequence[object] = ()) -> int:
         """How long the conversation is.
 
         Args:
             messages: all of it.
-            fixed: what every request has besides: instructions and tools.
+            fixed: what every request has besides: instructions and the pool of tools.
         """
-        estimated = estimate(messages) + estimate(fixed)
+        estimated = self._estimate(messages, fixed)
         if self._counted is None:
             return estimated
         counted, then = self._counted
         return max(counted + estimated - then, 0)
 
-    def count(self, usage: Usage, messages: Sequence[JsonObject], fixed: Any) -> None:
+    def count(self, usage: Usage, messages: Sequence[JsonObject], fixed: Sequence[object] = ()) -> None:
         """Take the model's word for it, as its last answer gives it; `messages` are those with that answer."""
         if usage.total_tokens:
-            self._counted = usage.total_tokens, estimate(messages) + estimate(fixed)
+            self._counted = usage.total_tokens, self._estimate(messages, fixed)
+
+    def _estimate(self, messages: Sequence[JsonObject], fixed: Sequence[object]) -> int:
+        # Each turn asks twice, and a long conversation takes 5 ms to measure.
+        before, self._sizes = self._sizes, {}
+        for one in (*fixed, *messages):
+            known = before.get(id(one))
+            if known is None:
+                known = one, _chars(one.definitions() if isinstance(one, ToolPool) else one)
+            self._sizes[id(one)] = known
+        return sum(chars for _, chars in self._sizes.values()) // CHARS_PER_TOKEN
 
     def forget(self) -> None:
         """The conversation is another one now: what was counted says nothing of it."""

@@ -193,16 +193,16 @@ def test_what_the_model_counted_counts_and_the_rest_is_estimated() -> None:
     """Pictures and documents are not measured by their base64."""
     window = Window()
     messages = [{"role": "user", "content": [text("x" * 3_000)]}]
-    assert window.used(messages, ()) == estimate(messages)
-    window.count(Usage(10, 20, 30, 40), messages, ())
-    assert window.used(messages, ()) == 100
+    assert window.used(messages) == estimate(messages)
+    window.count(Usage(10, 20, 30, 40), messages)
+    assert window.used(messages) == 100
     more = [*messages, {"role": "assistant", "content": [text("y" * 300)]}]
-    assert 200 <= window.used(more, ()) <= 230
-    assert window.used([], ()) == 0
-    window.count(Usage(), more, ())  # a model that says nothing of tokens
-    assert window.used(messages, ()) == 100
+    assert 200 <= window.used(more) <= 230
+    assert window.used([]) == 0
+    window.count(Usage(), more)  # a model that says nothing of tokens
+    assert window.used(messages) == 100
     window.forget()
-    assert window.used(messages, ()) == estimate(messages)
+    assert window.used(messages) == estimate(messages)
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 4_000_000}}
     assert 1_000 < estimate(picture) < 5_000
 
