@@ -8,6 +8,7 @@ did), ends those of one agent with `stop_all`, and everything with `close`, befo
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ MOST_SHELLS = 16
 
 MOST_KEPT = 200
 """Ended jobs that can still be asked for; the oldest are forgotten."""
+
+_KINDS = {JobKind.SHELL: "command", JobKind.AGENT: "sub-agent"}
+_MARK_BEGINS = re.compile(r"<(?=\s*/?\s*job-output)", re.IGNORECASE)
 
 SESSION_ENDED = "the session ended"
 
@@ -228,7 +232,17 @@ class Jobs:
 
 def told(job: Job) -> str:
     """How a job ended, for the model."""
-    text = prompt("engine/job_ended").format(
-        id=job.id, kind=job.kind.value, what=job.what, ended=job.ended_words(), where=job.where(), tail=job.tail
+    where, output = job.where(), ""
+    if job.tail:
+        which = "its report" if job.kind is JobKind.AGENT else "the last of what it printed"
+        # Nothing in it can end the mark around it early.
+        text = _MARK_BEGINS.sub("&lt;", job.tail)
+        output = "\n" + prompt("engine/job_output").format(which=which, id=job.id, text=text)
+    return prompt("engine/job_ended").format(
+        id=job.id,
+        kind=_KINDS[job.kind],
+        what=job.what,
+        ended=job.ended_words(),
+        where=f" {where}" if where else "",
+        output=output,
     )
-    return text.strip()

@@ -240,6 +240,7 @@ def _begin(
     if past.missing:
         # Written now so that the next resume finds the record whole; the conversation has them already.
         session.tape.append(ToolResultsMessage(content=past.missing))
+    past.jobs.settle(session.tape, session.queue)
     for warning in filter(None, (past.warning, past.moved_to(session.workspace.host))):
         session.emit(Notice(level="warning", text=warning))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox_agent.engine import drifting, history
+from sandbox_agent.engine.jobs_left import JobsLeft, jobs_left
 from sandbox_agent.errors import ConfigError, RecordError
 from sandbox_agent.events import (
     AgentStarted,
@@ -38,6 +39,7 @@ class Past:
     `missing` are results that its last turn lacks; `warning` says what was repaired, or None. `last_step` is the last
     checkpoint that it tells of, -1 if there is none; `drift_told` see `Session`; `workspace` is what it worked on last.
     `agents` are its sub-agents, `conversations` what each has said. `planned`: the model was in plan mode at its end.
+    `jobs` is what it had running in the background.
     """
 
     session_id: str
@@ -50,6 +52,7 @@ class Past:
     agents: tuple[AgentStarted, ...] = ()
     conversations: dict[str, list[JsonObject]] = field(default_factory=dict)
     planned: bool = False
+    jobs: JobsLeft = field(default_factory=JobsLeft)
 
     def moved_to(self, host: Path) -> str | None:
         """What to tell a person whose session goes on in another folder than it knows; None where it is the same."""
@@ -138,6 +141,7 @@ def load_past(sessions: Path, wanted: str, workspace: Path) -> Past:
             one.agent_id: history.repair(history.fold(events, agent_id=one.agent_id)).messages for one in agents
         },
         planned=_in_plan_mode(events),
+        jobs=jobs_left(tape.entries, events),
     )
 
 

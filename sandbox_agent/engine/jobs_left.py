@@ -1,0 +1,90 @@
+"""The jobs of a session before it was resumed: none of them runs any more, which its record and the model must know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sandbox_agent.engine.queue import MessageQueue, Priority
+from sandbox_agent.events import Event, JobFinished, JobStarted, SessionStarted, ToolResultsMessage, UserMessage
+from sandbox_agent.prompts import prompt
+from sandbox_agent.tape import Entry, TapeWriter
+
+KILLED_WITH_IT = "the process of the session was killed"
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class JobsLeft:
+    """`gone` are those whose end the first agent has not heard of, `ends` is what the record lacks of any agent's."""
+
+    gone: tuple[JobStarted, ...] = ()
+    ends: tuple[JobFinished, ...] = ()
+
+    def settle(self, tape: TapeWriter, queue: MessageQueue) -> None:
+        """Write the ends that were never written, and tell the model with its next request."""
+        for event in self.ends:
+            tape.append(event)
+        if self.gone:
+            named = [f"{event.job_id} (`{event.what}`)" for event in self.gone[:_SHOWN]]
+            more = [f"{len(self.gone) - _SHOWN} more"] if len(self.gone) > _SHOWN else []
+            text = prompt("engine/jobs_gone").format(jobs=", ".join([*named, *more]))
+            queue.put(text, Priority.NEXT, wakes=False)
+
+
+def jobs_left(entries: Sequence[Entry], events: Iterable[Event]) -> JobsLeft:
+    """What the last run of a session left.
+
+    Args:
+        entries: its whole record.
+        events: what its conversation goes by.
+    """
+    begun: dict[str, Entry] = {}
+    for entry in entries:
+        match entry.event:
+            case SessionStarted():
+                begun.clear()
+            case JobStarted(job_id=job_id):
+                begun[job_id] = entry
+            case JobFinished(job_id=job_id):
+                begun.pop(job_id, None)
+    return JobsLeft(_unheard(events), tuple(_end(entry, entries[-1]) for entry in begun.values()))
+
+
+def _unheard(events: Iterable[Event]) -> tuple[JobStarted, ...]:
+    """The first agent's jobs whose id was not in anything that it was told after their end."""
+    known: dict[str, JobStarted] = {}
+    over: set[str] = set()
+    for event in events:
+        match event:
+            case SessionStarted():
+                known.clear()
+                over.clear()
+            case JobStarted(agent_id="main"):
+                known[event.job_id] = event
+            case JobFinished(agent_id="main", job_id=job_id):
+                over.add(job_id)
+            case UserMessage(agent_id="main", content=content) | ToolResultsMessage(agent_id="main", content=content):
+                said = str(content)
+                for job_id in [job_id for job_id in over if job_id in said]:
+                    known.pop(job_id, None)
+                    over.discard(job_id)
+    return tuple(known.values())
+
+
+def _end(begun: Entry, last: Entry) -> JobFinished:
+    """It ran at least as long as the record goes on."""
+    event = begun.event
+    assert isinstance(event, JobStarted)
+    return JobFinished(
+        agent_id=event.agent_id,
+        job_id=event.job_id,
+        kind=event.kind,
+        what=event.what,
+        call_id=event.call_id,
+        state="closed",
+        exit_code=None,
+        duration_s=max(0.0, last.time_unix_s - begun.time_unix_s),
+        note=KILLED_WITH_IT,
+    )
