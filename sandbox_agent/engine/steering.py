@@ -5,13 +5,16 @@ Each is an event of the record, so that whoever reads it knows by what a call wa
 
 from __future__ import annotations
 
+import anyio.to_thread
+
 from sandbox_agent import registry
 from sandbox_agent.engine.late import LoadingModel
 from sandbox_agent.engine.model_choice import model_kind
 from sandbox_agent.engine.planning import choose
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
-from sandbox_agent.errors import PolicyError
+from sandbox_agent.engine.window import Window
+from sandbox_agent.errors import ConfigError, PolicyError
 from sandbox_agent.events import ConversationCleared, ModelChanged
 from sandbox_agent.policy.modes import looseness
 from sandbox_agent.types import Mode
@@ -38,15 +41,23 @@ async def set_model(session: Session, spec: str) -> None:
         spec: as `--model` takes it.
 
     Raises:
-        ConfigError: there is no such model, or no key for it; the one before stays.
+        ConfigError: there is no such model, no key for it, or no price where the cost is limited; the one before stays.
     """
     module, name = model_kind(spec)
     loading = LoadingModel(lambda: registry.load("models", module).create(name))
     await loading.load()
     model = await loading.loaded()
+    try:
+        session.budget.check(model.name)
+    except ConfigError:
+        await model.aclose()
+        raise
     before, session.model = session.model, model
+    session.window = Window(session.limits.context_tokens)
     if module != "anthropic":
         session.fallback = None  # there is no other model of that kind
+    if module == "anthropic":
+        await anyio.to_thread.run_sync(session.budget.prices.load)
     await before.aclose()
     session.emit(ModelChanged(model=model.name, before=before.name))
 
@@ -58,5 +69,6 @@ def clear(session: Session) -> None:
     """
     session.queue.take(Priority.LATER)
     session.emit(ConversationCleared())
+    session.window.forget()
     session.ctx.known_files.clear()
     session.ctx.failed_edits.clear()

@@ -113,6 +113,7 @@ async def undo_here(session: Session, to: int | None, *, rewind: bool) -> Reache
         session.messages[:] = history.repair(said).messages
     elif session.messages:
         session.say(_note(reached))
+    session.window.forget()
     ctx = session.ctx
     ctx.known_files.clear()
     ctx.failed_edits.clear()

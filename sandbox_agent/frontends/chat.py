@@ -20,7 +20,7 @@ from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
 from sandbox_agent.events import Event, UserMessage
 from sandbox_agent.frontends import chat_commands
-from sandbox_agent.frontends.chat_commands import COMMANDS, Desk
+from sandbox_agent.frontends.chat_commands import COMMANDS, Command, Desk
 from sandbox_agent.frontends.chat_complete import ChatCompleter
 from sandbox_agent.frontends.chat_history import ChatHistory
 from sandbox_agent.frontends.chat_screen import ChatScreen
@@ -63,6 +63,7 @@ class Chat:
         self._resting = anyio.Lock()
         self._written = anyio.Event()
         self._paused = False
+        self._stoppable: anyio.CancelScope | None = None
         self._lines: MemoryObjectSendStream[str] | None = None
         self._history_told = False
 
@@ -73,6 +74,9 @@ class Chat:
 
     def interrupt(self) -> bool:
         """See `Person.interrupt`: what waits is delivered at once, else the run ends."""
+        if self._stoppable is not None:
+            self._stoppable.cancel()
+            return True
         if self.talk.running_since_s is None:
             return False
         if not self.talk.hurry():
@@ -87,6 +91,8 @@ class Chat:
         """See `Person.leave`."""
         self.interrupted = self.interrupted or interrupted
         self._left.set()
+        if self._stoppable is not None:
+            self._stoppable.cancel()
         self._session.interrupt()
         self._screen.close()  # with it goes a question that nobody will answer any more
 
@@ -194,7 +200,17 @@ class Chat:
             self._screen.printer.line(_WORKS, "yellow")
         else:
             async with self._resting:
+                await self._at_rest(command, text)
+
+    async def _at_rest(self, command: Command, text: str) -> None:
+        with anyio.CancelScope() as scope:
+            self._stoppable = scope if command.stops else None
+            try:
                 await chat_commands.obey(self._desk, text)
+            finally:
+                self._stoppable = None
+        if scope.cancelled_caught:
+            self._screen.printer.line("Stopped; nothing was changed.", "yellow")
 
     def _feed(self, event: Event) -> None:
         self.talk.feed(event)

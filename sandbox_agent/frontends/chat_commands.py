@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sandbox_agent.engine import steering
+from sandbox_agent.engine.compacting import compact
 from sandbox_agent.engine.previewing import changes_so_far
 from sandbox_agent.engine.undoing import check_here, undo_here
 from sandbox_agent.errors import SandboxAgentError
@@ -21,6 +22,7 @@ from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.frontends.terminal import Asker
 from sandbox_agent.types import Mode
 
+SHOWN_CHARS = 80
 REWIND = "  Rewind the conversation to that step, too? If not, the agent is told what was undone. [y/N] > "
 
 
@@ -43,12 +45,13 @@ class UsageFault(Exception):
 
 
 class Command(NamedTuple):
-    """`arguments` is shown in the help; `resting` says that the agent must not be at work."""
+    """`arguments` is shown in the help. `resting`: the agent must not be at work; `stops`: Esc may stop it halfway."""
 
     arguments: str
     help: str
     run: Callable[[Desk, str], Awaitable[None]]
     resting: bool = False
+    stops: bool = False
 
 
 async def _help(desk: Desk, rest: str) -> None:
@@ -86,20 +89,19 @@ async def _model(desk: Desk, rest: str) -> None:
     if not rest:
         desk.printer.line(f"The model is {sanitise(desk.talk.session.model.name)}.")
         return
+    _nobody_works(desk)
     await steering.set_model(desk.talk.session, rest)
     desk.printer.line(f"The model is {sanitise(desk.talk.session.model.name)} from now on.")
 
 
 async def _cost(desk: Desk, rest: str) -> None:
-    spent, running = desk.talk.spent, desk.talk.running
-    desk.printer.line(
-        f"{words.count(spent.runs, 'run')}, {words.count(spent.turns, 'turn')}: {words.tokens(spent.usage)}"
-    )
-    if running.input_tokens or running.output_tokens:
-        desk.printer.line(f"and now, so far: {words.tokens(running)}")
-    if spent.cost_usd or not spent.priced:
-        known = "" if spent.priced else "; for a part no price is known"
-        desk.printer.line(f"{spent.cost_usd:.4f} USD{known}")
+    spent, budget = desk.talk.spent, desk.talk.session.budget
+    runs, turns = words.count(spent.runs, "run"), words.count(spent.turns, "turn")
+    cost = words.cost(spent.cost_usd if spent.priced else None, spent.usage)
+    desk.printer.line(", ".join(filter(None, [runs, turns, words.tokens(spent.usage), cost])))
+    if desk.talk.running_since_s is not None:
+        now = [words.tokens(budget.total), words.cost(budget.cost_usd, budget.total)]
+        desk.printer.line(f"and the run that is under way, so far: {', '.join(filter(None, now))}")
 
 
 async def _diff(desk: Desk, rest: str) -> None:
@@ -123,9 +125,7 @@ async def _undo(desk: Desk, rest: str) -> None:
     if rest and not rest.isdecimal():
         raise UsageFault("write /undo, or /undo STEP with the number of a step")
     session = desk.talk.session
-    if session.jobs.running():
-        names = ", ".join(job.id for job in session.jobs.running())
-        raise UsageFault(f"jobs are running ({sanitise(names)}): /jobs stop ID ends one")
+    _nobody_works(desk)
     step = int(rest) if rest else None
     await check_here(session, step)
     answer = await desk.asker.ask(REWIND)
@@ -135,6 +135,26 @@ async def _undo(desk: Desk, rest: str) -> None:
     rewind = answer.lower() in ("y", "yes")
     reached = await undo_here(session, step, rewind=rewind)
     undo_view.show(desk.printer, reached, rewound=rewind)
+
+
+def _nobody_works(desk: Desk) -> None:
+    running = desk.talk.session.jobs.running()
+    if running:
+        raise UsageFault(f"jobs are running ({', '.join(job.id for job in running)}): /jobs stop ID ends one")
+
+
+async def _compact(desk: Desk, rest: str) -> None:
+    if not await compact(desk.talk.session, focus=rest or None):
+        desk.printer.line("There is nothing yet that a summary could stand for.")
+
+
+async def _agents(desk: Desk, rest: str) -> None:
+    for agent_id, seen in desk.talk.agents.items():
+        what = f"{seen.started.agent_type}: {words.shorten(seen.started.description, SHOWN_CHARS)}"
+        how = "at work" if seen.ended is None else f"{seen.ended.status}, {words.count(seen.ended.turns, 'turn')}"
+        desk.printer.line(sanitise(f"  {agent_id}  {what}  {how}"))
+    if not desk.talk.agents:
+        desk.printer.line("There are no sub-agents.")
 
 
 async def _jobs(desk: Desk, rest: str) -> None:
@@ -151,7 +171,7 @@ async def _jobs(desk: Desk, rest: str) -> None:
     known = {job.id: job for job in (*jobs.of("main"), *jobs.running())}
     for job in known.values():
         state = words.duration(job.duration_s) + (" so far" if job.running else f", {job.ended_words()}")
-        desk.printer.line(f"  {sanitise(job.id)}  {sanitise(words.shorten(job.what, 80))}  {sanitise(state)}")
+        desk.printer.line(sanitise(f"  {job.id}  {words.shorten(job.what, SHOWN_CHARS)}  {state}"))
     if not known:
         desk.printer.line("Nothing runs in the background.")
 
@@ -178,6 +198,8 @@ COMMANDS = {
     "cost": Command("", "what was used so far", _cost),
     "diff": Command("[PATH...]", "what was changed so far; nothing is applied before you leave", _diff),
     "undo": Command("[STEP]", "bring the workspace back, by a step or to one", _undo, resting=True),
+    "compact": Command("[FOCUS]", "replace the conversation so far by a summary", _compact, resting=True, stops=True),
+    "agents": Command("", "sub-agents, and how their tasks went", _agents),
     "jobs": Command("[stop ID]", "what runs in the background", _jobs),
     "todo": Command("", "the agent's todo list", _todo),
     "clear": Command("", "a fresh conversation on the same workspace", _clear, resting=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -15,6 +16,30 @@ Ctrl-D           leave, at an empty line
 Tab              complete a command, or a path of the workspace
 Up, Down         earlier messages
 Ctrl-Z           suspend"""
+
+
+class Person(Protocol):
+    """What the keys are for. None of it waits."""
+
+    def submit(self, text: str) -> None:
+        """A message or command was entered; never blank."""
+        ...
+
+    def interrupt(self) -> bool:
+        """Stop what is under way; False where nothing is."""
+        ...
+
+    def leave(self, *, interrupted: bool = False) -> None:
+        """Come to the end: by Ctrl-D, the end of input, or (`interrupted`) a second Ctrl-C."""
+        ...
+
+    def status(self) -> str:
+        """One sanitised line that says how things are."""
+        ...
+
+    def notes(self) -> Sequence[str]:
+        """Sanitised lines to be seen until they are over: messages that wait, the step of the todo list."""
+        ...
 
 
 class Line(Protocol):

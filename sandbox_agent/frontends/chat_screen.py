@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TextIO, cast
+from typing import NamedTuple, TextIO, cast
 
 import anyio
 from anyio.abc import TaskStatus
@@ -24,7 +23,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from sandbox_agent.frontends.chat_history import ChatHistory
-from sandbox_agent.frontends.chat_keys import bindings
+from sandbox_agent.frontends.chat_keys import Person, bindings
 from sandbox_agent.frontends.chat_line import make_layout
 from sandbox_agent.frontends.chat_output import Above
 from sandbox_agent.frontends.printer import Printer, make_console
@@ -51,30 +50,6 @@ AGAIN_S = 2.0
 REFRESH_S = 1.0
 
 STYLE = Style([("status", "dim"), ("prompt", "bold")])
-
-
-class Person(Protocol):
-    """What the keys are for. None of it waits."""
-
-    def submit(self, text: str) -> None:
-        """A message or command was entered; never blank."""
-        ...
-
-    def interrupt(self) -> bool:
-        """Stop what is under way; False where nothing is."""
-        ...
-
-    def leave(self, *, interrupted: bool = False) -> None:
-        """Come to the end: by Ctrl-D, the end of input, or (`interrupted`) a second Ctrl-C."""
-        ...
-
-    def status(self) -> str:
-        """One sanitised line that says how things are."""
-        ...
-
-    def notes(self) -> Sequence[str]:
-        """Sanitised lines to be seen until they are over: messages that wait, the step of the todo list."""
-        ...
 
 
 class ChatScreen:

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 
 from sandbox_agent.engine.queue import Priority, QueuedMessage
 from sandbox_agent.engine.session import Session
-from sandbox_agent.events import AssistantMessage, ConversationCleared, Event, RunFinished, ToolFinished, UserMessage
+from sandbox_agent.events import (
+    AgentFinished,
+    AgentStarted,
+    ConversationCleared,
+    ConversationCompacted,
+    Event,
+    RunFinished,
+    ToolFinished,
+    UserMessage,
+)
 from sandbox_agent.frontends import words
 from sandbox_agent.frontends.outcome import plain_text
 from sandbox_agent.frontends.sanitise import sanitise
@@ -32,38 +41,55 @@ class Spent:
         """A run ended."""
         self.runs += 1
         self.turns += ended.turns
-        self.usage += ended.usage
-        self.cost_usd += ended.cost_usd or 0.0
-        self.priced = self.priced and (ended.cost_usd is not None or ended.usage == Usage())
+        self.use(ended.usage, ended.cost_usd)
+
+    def use(self, usage: Usage, cost_usd: float | None) -> None:
+        """Something was asked of a model; `cost_usd` is None where that is not known."""
+        self.usage += usage
+        self.cost_usd += cost_usd or 0.0
+        self.priced = self.priced and (cost_usd is not None or usage == Usage())
+
+
+@dataclass(slots=True)
+class AgentSeen:
+    """A sub-agent: its last task, and how that ended; None while it is at work."""
+
+    started: AgentStarted
+    ended: AgentFinished | None = None
 
 
 @dataclass(slots=True)
 class Talk:
     """One session with its person. `running_since_s` is None while the agent rests; `last` is how the last run ended.
 
-    `spent` has the runs that ended, `running` what the present one has used so far.
+    `spent` is of what has ended, `agents` has the sub-agents by their id.
     """
 
     session: Session
     running_since_s: float | None = None
     last: RunFinished | None = None
     spent: Spent = field(default_factory=Spent)
-    running: Usage = field(default_factory=Usage)
     todos: Sequence[JsonObject] = ()
+    agents: dict[str, AgentSeen] = field(default_factory=dict)
     waiting: list[QueuedMessage] = field(default_factory=list)
 
     def feed(self, event: Event) -> None:
         """Take in one event."""
         match event:
-            case AssistantMessage():
-                self.running += event.usage
             case ToolFinished(is_error=False) if isinstance(event.meta.get("todos"), list) and _main(event):
                 self.todos = event.meta["todos"]
             case UserMessage() | RunFinished() if _main(event):
                 self._delivered()
                 if isinstance(event, RunFinished):
-                    self.last, self.running = event, Usage()
+                    self.last = event
                     self.spent.add(event)
+            case ConversationCompacted(reason="asked"):
+                cost_usd = self.session.budget.prices.cost_usd(event.model, event.usage)
+                self.spent.use(event.usage, cost_usd)
+            case AgentStarted():
+                self.agents[event.agent_id] = AgentSeen(event)
+            case AgentFinished() if event.agent_id in self.agents:
+                self.agents[event.agent_id].ended = event
             case ConversationCleared():
                 self.todos = ()
             case _:
