@@ -20,6 +20,7 @@ from sandbox_agent.events import (
     JobStarted,
     LimitReached,
     McpServerChanged,
+    ModeChanged,
     ModelRetrying,
     ModelSwitched,
     Notice,
@@ -28,6 +29,7 @@ from sandbox_agent.events import (
 from sandbox_agent.frontends import hook_lines, network, words
 from sandbox_agent.frontends.drift import drift_line
 from sandbox_agent.frontends.sanitise import sanitise
+from sandbox_agent.types import Mode
 
 _JOB_ENDS = {
     "exited": "ended",
@@ -105,6 +107,14 @@ def _of_egress_decided(event: EgressDecided, *, verbose: bool) -> Iterator[Text]
 @lines.register
 def _of_mcp_server_changed(event: McpServerChanged, *, verbose: bool) -> Iterator[Text]:
     yield from _server(event)
+
+
+@lines.register
+def _of_mode_changed(event: ModeChanged, *, verbose: bool) -> Iterator[Text]:
+    if event.by == "model":
+        yield Text("- plan mode: nothing may be changed until you say yes to a plan", style="yellow")
+    elif event.before == Mode.PLAN:
+        yield Text(f"- plan mode is over, the mode is {sanitise(event.mode)}", style="yellow")
 
 
 @lines.register

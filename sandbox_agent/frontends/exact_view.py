@@ -19,7 +19,7 @@ WHOLE_LINES = 40
 """Longer inputs show head and tail first."""
 PART_LINES = 15
 
-_LEADING_KEYS = ("command", "file_path", "path", "pattern")
+_LEADING_KEYS = ("command", "file_path", "notebook_path", "path", "pattern", "url")
 """Shown first, and checked for letters that look like others; file contents may be in any language."""
 
 

@@ -18,6 +18,7 @@ from sandbox_agent.events import (
     JobStarted,
     LimitReached,
     McpServerChanged,
+    ModeChanged,
     ModelRetrying,
     ModelSwitched,
     Notice,
@@ -111,6 +112,11 @@ def _tool_progress(event: ToolProgress) -> JsonObject:
         "total": event.total,
         "message": event.message,
     }
+
+
+@line_of.register
+def _mode_changed(event: ModeChanged) -> JsonObject:
+    return {"subtype": "mode_changed", "permissionMode": event.mode, "before": event.before, "by": event.by}
 
 
 @line_of.register

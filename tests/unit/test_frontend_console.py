@@ -12,6 +12,7 @@ from sandbox_agent.events import (
     ChangesApplied,
     Event,
     LimitReached,
+    ModeChanged,
     Notice,
     PermissionDecided,
     RequestStarted,
@@ -173,6 +174,15 @@ def test_a_long_command_is_cut_in_the_middle_of_the_live_line() -> None:
     out = shown(started("t1", "Bash", "a" * 300 + "END"))
 
     assert out == f"* Bash {'a' * 133} [... 120 characters ...] {'a' * 47}END\n"
+
+
+def test_plan_mode_is_shown_when_it_begins_and_when_it_is_over() -> None:
+    """A mode that the person chooses is told by what they chose it with."""
+    changes = [("default", "plan", "model"), ("plan", "default", "person"), ("default", "acceptEdits", "person")]
+    out = shown(*(ModeChanged(before=before, mode=mode, by=by) for before, mode, by in changes))
+    assert out == (
+        "- plan mode: nothing may be changed until you say yes to a plan\n- plan mode is over, the mode is default\n"
+    )
 
 
 def test_a_reached_limit_is_named_with_its_value() -> None:

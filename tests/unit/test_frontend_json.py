@@ -11,7 +11,7 @@ import pytest
 from frontend_events import CHANGE, STARTED, answer, ended, run_events, text
 
 from sandbox_agent.errors import ConfigError, ModelError, SandboxDiedError, WorkspaceError
-from sandbox_agent.events import CallEffects, ChangesApplied, Event, LimitReached, ReviewReady
+from sandbox_agent.events import CallEffects, ChangesApplied, Event, LimitReached, ModeChanged, ReviewReady
 from sandbox_agent.frontends.headless import OutputFormat, make_output
 from sandbox_agent.frontends.stream_json import StreamJson, dump, result
 from sandbox_agent.frontends.summary import RunSummary, status_of
@@ -329,4 +329,18 @@ def test_what_a_call_did_is_a_line_of_the_stream() -> None:
         "duration_ms": 250,
         "hosts": [],
         "cpu_s": 0.5,
+    }
+
+
+def test_a_change_of_the_mode_is_a_line() -> None:
+    """With who made it, so that a program knows by what the next calls are judged."""
+    [line] = StreamJson(new_id=lambda: "u").lines(ModeChanged(mode="plan", before="default", by="model"))
+    assert line == {
+        "type": "system",
+        "subtype": "mode_changed",
+        "permissionMode": "plan",
+        "before": "default",
+        "by": "model",
+        "session_id": None,
+        "uuid": "u",
     }
