@@ -65,7 +65,7 @@ class Program:
         """The program and its first arguments."""
         return COMMAND
 
-    def start_at_terminal(self, tty: int, *arguments: str) -> subprocess.Popen[bytes]:
+    def start_at_terminal(self, tty: int, *arguments: str, term: str = "dumb") -> subprocess.Popen[bytes]:
         """Start with the terminal as its controlling one, so that Ctrl-C typed there is a signal."""
         take = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
         return subprocess.Popen(
@@ -74,7 +74,7 @@ class Program:
             stdout=tty,
             stderr=tty,
             start_new_session=True,
-            env=self.environment(TERM="dumb"),
+            env=self.environment(TERM=term, NO_COLOR="1"),
             cwd=self.folder,
         )
 

@@ -48,10 +48,12 @@ class Screen:
 
 
 @contextmanager
-def at_terminal(program: Program, *arguments: str) -> Iterator[tuple[Screen, subprocess.Popen[bytes]]]:
+def at_terminal(
+    program: Program, *arguments: str, term: str = "dumb"
+) -> Iterator[tuple[Screen, subprocess.Popen[bytes]]]:
     """A run whose controlling terminal is a pseudo-terminal."""
     ours, theirs = os.openpty()
-    process = program.start_at_terminal(theirs, *arguments)
+    process = program.start_at_terminal(theirs, *arguments, term=term)
     os.close(theirs)
     try:
         yield Screen(ours), process
