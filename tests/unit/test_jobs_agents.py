@@ -1,10 +1,10 @@
-"""Commands that sub-agents have in the background: their own, heard of by them, and never longer there than they are."""
+"""Commands that sub-agents have in the background: their own, heard of by them, and gone when they are."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from agents_rig import heard, make_team, say, task, tools
+from agents_rig import Part, heard, make_team, say, task, tools
 from engine_session import finished, of, play, results, use
 
 from sandbox_agent.engine.agent_types import AgentType
@@ -25,7 +25,7 @@ async def test_a_sub_agent_hears_of_its_own_job(tmp_path: Path) -> None:
         answers = [tools(use("Bash", command="echo built", run_in_background=True)), say("waiting"), say("it is built")]
         return answers[len(asked) - 1]
 
-    parts = {"main": [tools(task("child")), say("done")], "child": child}
+    parts: dict[str, Part] = {"main": [tools(task("child")), say("done")], "child": child}
     async with make_team(parts, tmp_path, own=[BASH]) as session:
         events = await play(session, "main")
         [job] = of(events, JobStarted)
