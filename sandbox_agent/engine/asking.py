@@ -6,7 +6,7 @@ for the rest of the run; the next run begins with the model itself again. It is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from sandbox_agent.events import (
 )
 from sandbox_agent.models.base import Answer, BlockDone, ModelRequest, Retrying, TextPiece, ThinkingPiece
 from sandbox_agent.models.outgoing import proofs_in, without_thinking
-from sandbox_agent.types import Usage
+from sandbox_agent.types import JsonObject, Usage
 
 NOT_FOUND = 404
 
@@ -87,12 +87,12 @@ async def _answer_of_either(
     try:
         answer = await _streamed(session, choice, head)
     except (ModelOverloadedError, ModelRejectedError) as exc:
-        if not (_can_switch(session, choice) and _is_gone(exc)):
+        if not (can_switch(session, choice) and _is_gone(exc)):
             raise
         reason, refused = str(exc), None
     else:
         spend(answer.model, answer.usage)
-        if not (_can_switch(session, choice) and answer.stop_reason == "refusal"):
+        if not (can_switch(session, choice) and answer.stop_reason == "refusal"):
             return answer
         reason, refused = refusal_of(answer), answer
     await head.void(reason)
@@ -112,16 +112,26 @@ async def _answer_of_either(
     return answer
 
 
-async def _streamed(session: Session, choice: Choice, head: Head) -> Answer:
-    # A signature holds for one model only, so another model's thinking is left out of what is sent. The record and the
-    # conversation keep it, for the model that it is of.
+def request_of(session: Session, choice: Choice, messages: Sequence[JsonObject]) -> ModelRequest:
+    """A request with these messages, to the model that is to be asked.
+
+    A signature holds for one model only, so another model's thinking is left out of what is sent. The record and the
+    conversation keep it, for the model that it is of.
+    """
     asked_for = _asked_for(session, choice)
     foreign = {proof for proof, model in session.signers.items() if model != asked_for}
-    messages = without_thinking(session.messages, foreign) if foreign else session.messages
-    other = session.fallback if choice.fallback else session.other_model
-    request = ModelRequest(tuple(messages), session.system, session.pool.definitions(), model=other)
+    sent = without_thinking(messages, foreign) if foreign else messages
+    return ModelRequest(tuple(sent), session.system, session.pool.definitions(), model=other_model(session, choice))
+
+
+def other_model(session: Session, choice: Choice) -> str | None:
+    """What a request asks for in place of the back end's own model."""
+    return session.fallback if choice.fallback else session.other_model
+
+
+async def _streamed(session: Session, choice: Choice, head: Head) -> Answer:
     answer: Answer | None = None
-    async for event in session.model.stream(request):
+    async for event in session.model.stream(request_of(session, choice, session.messages)):
         match event:
             case TextPiece(text):
                 session.emit(TextDelta(agent_id=session.agent_id, text=text))
@@ -141,12 +151,13 @@ async def _streamed(session: Session, choice: Choice, head: Head) -> Answer:
 
 def _asked_for(session: Session, choice: Choice) -> str:
     """The name of the model that is asked."""
-    other = session.fallback if choice.fallback else session.other_model
+    other = other_model(session, choice)
     kind, _, _ = session.model.name.partition(":")
     return session.model.name if other is None else f"{kind}:{other}"
 
 
-def _can_switch(session: Session, choice: Choice) -> bool:
+def can_switch(session: Session, choice: Choice) -> bool:
+    """Whether the fallback is there and not asked yet."""
     return not choice.fallback and session.fallback is not None and session.fallback != session.other_model
 
 

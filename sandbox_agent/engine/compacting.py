@@ -6,10 +6,11 @@ What the conversation becomes is in the event that tells of it, so a record give
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import NamedTuple
 
 from sandbox_agent.engine import compaction, history
+from sandbox_agent.engine.asking import Choice, can_switch, other_model, request_of
 from sandbox_agent.engine.session import Session
 from sandbox_agent.engine.window import FULL_PART, ROOMY_PART, estimate
 from sandbox_agent.errors import ModelError, ModelOverloadedError, ReplayMismatchError
@@ -29,47 +30,56 @@ Spend = Callable[[str, Usage], None]
 """Takes what a request used: the model's name, and the figures."""
 
 
+class _Lengths(NamedTuple):
+    used: int
+    window: int
+
+
 class _Summary(NamedTuple):
     text: str
     model: str
     usage: Usage
 
 
-async def make_room(session: Session, spend: Spend) -> None:
+async def make_room(session: Session, choice: Choice, spend: Spend) -> None:
     """Shorten an agent's conversation if it is nearly as long as it may be; mostly that is nothing to do.
 
     Raises:
         ModelError: it has to be summarised, and the model gave no summary.
     """
-    used = session.window.used(session.messages, fixed(session))
-    window = await _window_tokens(session, used)
+    used, window = await _lengths(session, choice)
     if used < FULL_PART * window or _trimmed(session, used, window):
         return
-    if compaction.can_compact(session.messages):
-        await _compact(session, "full", spend, used, window)
-    else:
+    if not compaction.can_compact(session.messages):
         _trim(session, compaction.too_long_at_once(session.messages, window), used, window)
+        return
+    try:
+        await _compact(session, choice, "full", spend, used, window)
+    except ModelOverloadedError as exc:
+        if not can_switch(session, choice):
+            raise
+        # It still fits, and the request that comes now has another model to go to.
+        text = f"the conversation could not be summarised now: {exc}"
+        session.emit(Notice(agent_id=session.agent_id, level="warning", text=text))
 
 
-async def after_refusal(session: Session, spend: Spend, refusal: str) -> None:
+async def after_refusal(session: Session, choice: Choice, spend: Spend, refusal: str) -> None:
     """Shorten an agent's conversation that the model takes no more.
 
     Args:
         session: the agent's.
+        choice: the model that is to be asked.
         spend: takes what a summary used.
         refusal: the model's words; they may say how long it may be.
 
     Raises:
         ModelError: nothing of it can go, or no summary was to be had.
     """
-    session.window.learn(refusal)
-    used = session.window.used(session.messages, fixed(session))
-    window = await _window_tokens(session, used)
+    session.window.learn(refusal, other_model(session, choice))
+    used, window = await _lengths(session, choice)
     used = max(used, window)  # what was estimated was too little
-    if _trimmed(session, used, window):
-        return
     if compaction.can_compact(session.messages):
-        await _compact(session, "overflow", spend, used, window)
+        await _compact(session, choice, "overflow", spend, used, window)
     elif not _trim(session, compaction.too_long_at_once(session.messages, window), used, window):
         raise ModelError(
             f"the conversation no longer fits the model's context window, and nothing of it can be left out: the task "
@@ -93,10 +103,15 @@ async def compact(session: Session, *, focus: str | None = None) -> bool:
     """
     if not compaction.can_compact(session.messages):
         return False
-    used = session.window.used(session.messages, fixed(session))
-    window = await _window_tokens(session, used)
-    await _compact(session, "asked", session.budget.spend, used, window, focus)
+    choice = Choice()
+    used, window = await _lengths(session, choice)
+    await _compact(session, choice, "asked", session.budget.spend, used, window, focus)
     return True
+
+
+async def _lengths(session: Session, choice: Choice) -> _Lengths:
+    used = session.window.used(session.messages, fixed(session))
+    return _Lengths(used, await session.window.tokens(session.model, used, other_model(session, choice)))
 
 
 def _trimmed(session: Session, used: int, window: int) -> bool:
@@ -124,11 +139,11 @@ def _trim(session: Session, ids: Sequence[str], used: int, window: int) -> bool:
 
 
 async def _compact(
-    session: Session, reason: str, spend: Spend, used: int, window: int, focus: str | None = None
+    session: Session, choice: Choice, reason: str, spend: Spend, used: int, window: int, focus: str | None = None
 ) -> None:
     near = f"the conversation is being summarised: about {used:,} of {window:,} tokens"
     session.emit(Notice(agent_id=session.agent_id, level="info", text=near))
-    summary = await _summary(session, reason, spend, window, focus)
+    summary = await _summary(session, _forms(session, choice, reason, window, focus), spend)
     facts = compaction.Facts(permissions(session.policy, session.mode), session.ctx.cwd)
     shorter = compaction.compacted(session.messages, summary.text, facts, window)
     session.window.forget()
@@ -150,18 +165,20 @@ async def _compact(
     session.sync_soon()
 
 
-async def _summary(session: Session, reason: str, spend: Spend, window: int, focus: str | None) -> _Summary:
-    """The model's own words for the conversation, asked for in smaller and smaller forms."""
+def _forms(session: Session, choice: Choice, reason: str, window: int, focus: str | None) -> Sequence[ModelRequest]:
+    """What is asked for a summary, the best first and the smallest last."""
     messages = list(session.messages)
-    max_tokens = max(min(SUMMARY_MAX_TOKENS, int(_SUMMARY_PART * window)), 1)
-    request = partial(ModelRequest, system=session.system, max_tokens=max_tokens, model=session.other_model)
-    with_tools = partial(request, tools=session.pool.definitions())
-    forms = [
-        with_tools(tuple(compaction.trimmed_request(messages, focus))),
-        request(tuple(compaction.digest_request(messages, focus, window))),
-    ]
+    trimmed = request_of(session, choice, compaction.trimmed_request(messages, focus))
+    digest = request_of(session, choice, compaction.digest_request(messages, focus, window))
+    forms = [trimmed, replace(digest, tools=())]
     if reason != "overflow":
-        forms.insert(0, with_tools(tuple(compaction.whole_request(messages, focus))))
+        forms.insert(0, request_of(session, choice, compaction.whole_request(messages, focus)))
+    max_tokens = max(min(SUMMARY_MAX_TOKENS, int(_SUMMARY_PART * window)), 1)
+    return [replace(form, max_tokens=max_tokens) for form in forms]
+
+
+async def _summary(session: Session, forms: Sequence[ModelRequest], spend: Spend) -> _Summary:
+    """The model's own words for the conversation, asked for in smaller and smaller forms."""
     why = ""
     for form in forms:
         try:
@@ -196,10 +213,6 @@ async def _answer(session: Session, request: ModelRequest) -> Answer:
     if answer is None:
         raise ModelError(f"{session.model.name} ended its stream without an answer")
     return answer
-
-
-async def _window_tokens(session: Session, used: int) -> int:
-    return await session.window.tokens(session.model, used, session.other_model)
 
 
 def fixed(session: Session) -> tuple[object, ...]:

@@ -262,7 +262,8 @@ async def _exceeded(session: Session, progress: Progress, answer: Answer, *, aga
     if again:
         progress.stop, progress.error = "model_error", "the conversation no longer fits the model's context window"
         return
-    await compacting.after_refusal(session, partial(_spend, session, progress), f"an answer broke off: {EXCEEDED}")
+    spend = partial(_spend, session, progress)
+    await compacting.after_refusal(session, progress.choice, spend, f"an answer broke off: {EXCEEDED}")
     calls_answered = session.messages[-1]["role"] == "user"
     _odd(session, progress, answer, follow_up=None if calls_answered else prompt_text("engine/continue"))
 
@@ -280,7 +281,7 @@ def _odd(session: Session, progress: Progress, answer: Answer, *, follow_up: str
 async def _ask(session: Session, progress: Progress, head: Head) -> Asked:
     """Ask the model; once more with a shorter conversation where this one is too long for it."""
     spend = partial(_spend, session, progress)
-    await compacting.make_room(session, spend)
+    await compacting.make_room(session, progress.choice, spend)
     refusal = None
     try:
         asked = await ask(session, progress.turns, progress.choice, head, spend)
@@ -289,7 +290,7 @@ async def _ask(session: Session, progress: Progress, head: Head) -> Asked:
             raise
         refusal = str(exc)
     if refusal is not None:
-        await compacting.after_refusal(session, spend, refusal)
+        await compacting.after_refusal(session, progress.choice, spend, refusal)
         asked = await ask(session, progress.turns, progress.choice, head, spend)
     session.window.count(asked.answer.usage, session.messages, compacting.fixed(session))
     content = asked.answer.content

@@ -50,7 +50,8 @@ class Window:
     """The window of one agent's model. `cap_tokens` is what the policy allows at most, None where it says nothing."""
 
     cap_tokens: int | None = None
-    _learned_tokens: int | None = field(default=None, init=False)
+    _learned_tokens: dict[str | None, int | None] = field(default_factory=dict, init=False)
+    """By the name of another model, None for the usual one."""
     _counted: tuple[int, int] | None = field(default=None, init=False)
     """What the model counted, and what was estimated for the very same."""
     _sizes: dict[int, tuple[object, int]] = field(default_factory=dict, init=False)
@@ -64,9 +65,9 @@ class Window:
             used_tokens: how long it is by now: who has to ask for the window does so when it gets long.
             name: of another model, as in a request.
         """
-        if self._learned_tokens is None:
-            self._learned_tokens = await model.window_tokens(used_tokens, name)
-        whole = self._learned_tokens or DEFAULT_TOKENS
+        if self._learned_tokens.get(name) is None:
+            self._learned_tokens[name] = await model.window_tokens(used_tokens, name)
+        whole = self._learned_tokens[name] or DEFAULT_TOKENS
         return whole if self.cap_tokens is None else min(whole, self.cap_tokens)
 
     def used(self, messages: Sequence[JsonObject], fixed: Sequence[object] = ()) -> int:
@@ -101,8 +102,8 @@ class Window:
         """The conversation is another one now: what was counted says nothing of it."""
         self._counted = None
 
-    def learn(self, refusal: str) -> None:
+    def learn(self, refusal: str, name: str | None = None) -> None:
         """Take the window from a refusal for length, where it names it ("205000 tokens > 200000 maximum")."""
         found = _TOO_LONG.search(refusal)
         if found is not None:
-            self._learned_tokens = int(found[1].replace(",", "")) or None
+            self._learned_tokens[name] = int(found[1].replace(",", "")) or None

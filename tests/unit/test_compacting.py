@@ -258,3 +258,28 @@ async def test_a_person_may_ask_for_it(tmp_path: Path) -> None:
     assert "keep in particular: the names" in texts(model.asked[0])
     assert of(events, ConversationCompacted)[0].reason == "asked"
     assert any("is being summarised" in one.text for one in of(events, Notice))
+
+
+async def test_with_a_fallback_a_summary_that_is_not_to_be_had_waits(tmp_path: Path) -> None:
+    """The conversation still fits, and the next request may find the other model."""
+
+    def summary(request: ModelRequest, number: int) -> Any:
+        if request.model is None:
+            raise ModelOverloadedError("overloaded")
+        return {"text": "by the other"}
+
+    model = Plays(6, summary)
+
+    def played(request: ModelRequest) -> Any:
+        if request.model is None and model.asked and not is_about_summary(request):
+            raise ModelOverloadedError("overloaded")
+        return model(request)
+
+    async with make_session(played, tmp_path, tools=[long_tool(3_000)], limits=limits(5_000)) as session:
+        session.fallback = "other"
+        events = await play(session)
+
+    assert finished(events).status == "done"
+    assert any(one.text == "the conversation could not be summarised now: overloaded" for one in of(events, Notice))
+    assert [request.model for request in model.asked[:2]] == [None, "other"]
+    assert "by the other" in texts(model.requests[-1])
