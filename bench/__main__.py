@@ -14,6 +14,7 @@ import anyio
 
 from bench import machine
 from bench.checkpoints import measure_checkpoints
+from bench.early import measure_early
 from bench.judge import measure_judge
 from bench.loop import Asked, command_for
 from bench.plan import CONTENDERS, IN_PART, PARTS, Results, Wanted
@@ -39,6 +40,8 @@ def main() -> int:
         _measure_apart(Asked(loop, overlap, rounds, given.quick, str(work)), results)
     if names := wanted.of_part("checkpoints"):
         anyio.run(measure_checkpoints, names, rounds, given.quick, work, results)
+    if names := wanted.of_part("early"):
+        anyio.run(measure_early, names, rounds, given.quick, work, results)
     if names := wanted.of_part("judge"):
         measure_judge(names, rounds, given.quick, results)
     lines = [*machine.describe(work), f"load average: {before} before, {machine.load()} after; {rounds} rounds"]

@@ -12,11 +12,13 @@ PARTS = {
     "overlap": "what waits for what at the start, and --help",
     "checkpoints": "steps of a session: taking one, going back, forking",
     "judge": "shell commands from text to decision",
+    "early": "reads that begin while the answer streams",
 }
 
 CONTENDERS = {
     "ours": "ours",
     "exec": "ours, exec per call",
+    "late": "ours, reads after the answer",
     "host": "host, no sandbox",
     "docker": "docker CLI",
     "mini": "mini-swe-agent",
@@ -33,6 +35,7 @@ IN_PART = {
     "overlap": ("ours", "host"),
     "checkpoints": ("ours", "git"),
     "judge": ("ours", "host"),
+    "early": ("ours", "late"),
 }
 
 MEASURES = {
@@ -61,6 +64,8 @@ MEASURES = {
     "fork_none": "the same of a session that is no fork",
     "checkpoint_new": "checkpoint, 100,000 small new files",
     "checkpoint100k": "checkpoint, 20 of 100,000 files changed",
+    "early_read10": "agent: turn of ten Reads, slow stream",
+    "early_grep10": "agent: turn of ten Greps, slow stream",
     "judge": "judging a short command (host: its parser alone)",
     "judge250": "judging 250 commands (host: their parser alone)",
     "judge_deep": "judging 1,000 substitutions in one another",

@@ -31,11 +31,13 @@ class Seen:
 
 
 class ScriptedApi:
-    """An async context manager; `load` a script, then look at `seen`. `hold_s` is waited before the first answer."""
+    """An async context manager; `load` a script, then look at `seen`. `hold_s` is waited before the first answer,
+    `pace_s` after each piece of every answer that has calls."""
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
         self.hold_s = 0.0
+        self.pace_s = 0.0
         self._turns: Sequence[Turn] = ()
         self._calls = 0
         self._server: asyncio.Server | None = None
@@ -96,8 +98,13 @@ class ScriptedApi:
             if len(self.seen) == 1:
                 await asyncio.sleep(self.hold_s)
         if body.get("stream"):
-            writer.write(_streamed(message))
-            await writer.drain()
+            pieces = _streamed(message)
+            paced = self.pace_s > 0 and message["stop_reason"] == "tool_use"
+            for piece in pieces if paced else [b"".join(pieces)]:
+                writer.write(piece)
+                await writer.drain()
+                if paced and piece is not pieces[-1]:
+                    await asyncio.sleep(self.pace_s)
         else:
             await _send_plain(writer, 200, message)
         seen.answered_s = time.monotonic()
@@ -156,10 +163,10 @@ async def _send_plain(writer: asyncio.StreamWriter, status: int, body: dict[str,
     await writer.drain()
 
 
-def _streamed(message: dict[str, Any]) -> bytes:
+def _streamed(message: dict[str, Any]) -> list[bytes]:
     chunks = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in _events(message)]
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
-    return head + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in [*chunks, b""])
+    return [head, *(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in [*chunks, b""])]
 
 
 def _events(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
