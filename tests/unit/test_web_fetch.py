@@ -440,9 +440,10 @@ async def test_whatever_the_container_says_is_only_text(output: ProgramOutput, w
     assert why in await refused(WEB_FETCH, context(box), url=URL)
 
 
-async def test_a_lying_program_draws_no_lines_of_ours() -> None:
+@pytest.mark.parametrize("url", [b"https://evil.test/\\n", b"https://evil.test/", b"x"])
+async def test_a_lying_program_draws_no_lines_of_ours(url: bytes) -> None:
     """Type and address are held to what they can be."""
-    line = b'{"outcome": "page", "status": 200, "url": "https://evil.test/\\n", "type": "a\\nb\\u001b"}\nhi'
+    line = b'{"outcome": "page", "status": 200, "url": "%s", "type": "a\\nb\\u001b"}\nhi' % url
     box = FakeSandbox(programs={"python3": lambda _: ProgramOutput(line)})
     shown = await said(WEB_FETCH, context(box), url=URL)
     assert shown.startswith("https://plain.test/page (a?b?). The text below")
