@@ -46,6 +46,8 @@ from sandbox_agent.testing.api_turns import (
     as_message,
     as_sse,
     error_body,
+    model_entry,
+    model_list,
 )
 from sandbox_agent.types import JsonObject
 
@@ -279,17 +281,11 @@ class ApiDouble:
             raise Refused(400, "invalid_request_error", text)
 
     def _model_page(self, path: str) -> JsonObject:
-        def entry(name: str) -> JsonObject:
-            page: JsonObject = {"id": name, "type": "model", "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
-            return page if self._window_tokens is None else page | {"max_input_tokens": self._window_tokens}
-
         name = path.removeprefix("/v1/models").strip("/")
         if name:
             self._check_model(name)
-            return entry(name)
-        names = list(self._models or ())
-        ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
-        return {"data": [entry(name) for name in names], "has_more": False, **ends}
+            return model_entry(name, self._window_tokens)
+        return model_list(self._models or (), self._window_tokens)
 
 
 def _estimate(body: JsonObject) -> int:

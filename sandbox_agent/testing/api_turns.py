@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -126,3 +126,15 @@ def as_sse(event: JsonObject) -> bytes:
 def error_body(kind: str, message: str) -> JsonObject:
     """The body of an error answer, and the data of an SSE error event."""
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_double"}
+
+
+def model_entry(name: str, window_tokens: int | None) -> JsonObject:
+    """What the Models API says of one model; nothing of its window where that is not known."""
+    entry: JsonObject = {"id": name, "type": "model", "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
+    return entry if window_tokens is None else entry | {"max_input_tokens": window_tokens}
+
+
+def model_list(names: Sequence[str], window_tokens: int | None) -> JsonObject:
+    """All models on one page."""
+    ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
+    return {"data": [model_entry(name, window_tokens) for name in names], "has_more": False, **ends}

@@ -12,7 +12,7 @@ from policy_desk import bash
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.policy.load import Places, check_policy
 from sandbox_agent.policy.policy import SandboxSettings
-from sandbox_agent.types import Limits, Mode, Verdict
+from sandbox_agent.types import Limits, Mode, Price, Verdict
 
 
 @pytest.fixture
@@ -183,3 +183,33 @@ def test_an_administrator_s_file_is_checked_as_one(desk: LayersDesk) -> None:
     ]
     path.chmod(0o666)
     assert "is not safe" in str(check_policy(str(path), places=places)[0])
+
+
+def test_limits_of_all_kinds_are_capped_and_prices_follow_the_lock_on_the_cost(desk: LayersDesk) -> None:
+    """Whoever may name the price could otherwise spend what they like; without a lock the nearer layer wins."""
+    admin = (
+        "lock: [limits.cost_usd, limits.subagents.total, limits.tokens, limits.context_tokens]\n"
+        "limits: {cost_usd: 2, tokens: 1000, subagents: {total: 5}, prices: {m: {input: 1, output: 1}}}\n"
+    )
+    near = (
+        "limits:\n  cost_usd: null\n  tokens: 2000\n  context_tokens: 9000\n"
+        "  subagents: {depth: 9, at_once: 3, total: 7}\n"
+        "  prices: {m: {input: 0, output: 0}}\n"
+    )
+    named = desk.file("n.yaml", near)
+    free = desk.run(named)
+    assert free.limits == Limits(
+        tokens=2000, context_tokens=9000, subagent_depth=9, subagents_at_once=3, subagents_total=7
+    )
+    assert free.prices == (("m", Price(0, 0, 0, 0)),)
+
+    desk.file("etc/policy.yaml", admin)
+    held = desk.run(named, max_cost_usd=9.0, max_tokens=5)
+    assert held.limits == Limits(
+        cost_usd=2, tokens=5, context_tokens=9000, subagent_depth=9, subagents_at_once=3, subagents_total=5
+    )
+    assert held.prices == (("m", Price(1, 1, 1.25, 0.1)),)
+    told = "\n".join(held.notes)
+    assert 'limits.prices {"m": {input: 0, output: 0}} counts as {"m": {input: 1, output: 1}}' in told
+    assert "limits.subagents.total 7 counts as 5" in told
+    assert "--max-cost: limits.cost_usd 9 counts as 2" in told

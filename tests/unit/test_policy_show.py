@@ -126,3 +126,19 @@ def test_show_has_an_empty_list_as_one(config: Path) -> None:
     """A key without a value would be null."""
     shown = yaml.safe_load(call("show").out)
     assert shown["sandbox"]["allow_hosts"] == []
+
+
+def test_limits_and_prices_are_shown_as_they_are_written(config: Path, tmp_path: Path) -> None:
+    """What is shown says the same as the file."""
+    text = (
+        "limits: {turns: null, tokens: 7, cost_usd: 1.5, context_tokens: 2000, subagents: {depth: 0}, "
+        "prices: {'a-*': {input: 1, output: 2, cache_write: 3, cache_read: 0.5}}}\n"
+    )
+    path = tmp_path / "p.yaml"
+    path.write_text(text)
+    code, out, _ = call("show", "--policy", str(path))
+    assert code == 0
+    again, meant = parse_policy(out, "shown"), parse_policy(text, "p")
+    assert (again.limits, again.prices) == (meant.limits, meant.prices)
+    _, document, _ = call("show", "--policy", str(path), "--json")
+    assert "a-*" in document
