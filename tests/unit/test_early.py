@@ -386,6 +386,35 @@ async def test_an_interrupt_after_the_answer_keeps_what_is_done(tmp_path: Path) 
     assert of(events, CallDiscarded) == []
 
 
+async def test_a_switch_of_models_begins_a_new_head(tmp_path: Path) -> None:
+    """What had begun of the refused answer is discarded for that; the fallback's reads begin early like any."""
+    reads = Reads()
+
+    class Refusing(Stream):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+            self.requests.append(request)
+            block = call("a" if request.model is None else "b")
+            if len(self.requests) > 2:
+                yield DONE
+                return
+            yield BlockDone(0, block)
+            await reads.until(*("a", "b")[: len(self.requests)])
+            yield answer(block, stop_reason="refusal" if request.model is None else "tool_use")
+
+    model = Refusing((), anyio.lowlevel.checkpoint)
+    async with session_of(model, tmp_path, reads) as session:
+        session.fallback = "other"
+        events = await play(session)
+
+    assert [request.model for request in model.requests] == [None, "other", "other"]
+    assert [event.early for event in of(events, ToolStarted)] == [True, True]
+    assert [(event.call_id, event.reason) for event in of(events, CallDiscarded)] == [
+        ("a", "the model refused to go on")
+    ]
+    kept = kinds(events, CallDiscarded, ModelSwitched)
+    assert kept == [("CallDiscarded", "a"), ("ModelSwitched", "")]
+
+
 async def test_a_fault_of_the_model_discards(tmp_path: Path) -> None:
     """The last try failed: the run ends with that, and what had begun is told."""
     reads = Reads()
@@ -409,8 +438,9 @@ async def test_a_fault_of_the_model_discards(tmp_path: Path) -> None:
         call("a", "Read", name=[[1]]),
         {**call("a"), "id": "two"},
         {"type": "block_of_tomorrow"},
+        call("l", "Look"),
     ],
-    ids=["bad id", "bad input", "id taken", "unknown block"],
+    ids=["bad id", "bad input", "id taken", "unknown block", "another tool"],
 )
 async def test_what_is_not_a_plain_read_ends_the_head(tmp_path: Path, block: JsonObject) -> None:
     """Nothing that could fail a check of the whole answer runs before that check."""
@@ -496,8 +526,8 @@ def test_what_a_killed_run_had_read_early_counts_if_its_answer_came(
         tape.append(event)
     tape.close()
 
-    [result] = load_past(tmp_path, ID, tmp_path).missing
-    assert result["content"] == given
+    [message] = load_past(tmp_path, ID, tmp_path).missing
+    assert [block["content"] for block in message.content] == [given]
 
 
 def test_a_person_and_a_program_see_what_was_discarded() -> None:
