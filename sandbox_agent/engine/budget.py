@@ -7,11 +7,12 @@ left.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sandbox_agent.errors import ConfigError
+from sandbox_agent.models.names import full_name
 from sandbox_agent.models.prices import Prices
 from sandbox_agent.prompts import prompt
 from sandbox_agent.types import Limits, Usage
@@ -56,17 +57,20 @@ class Budget:
         self.started_s = self.clock()
         self.usage, self.unpriced, self._cost_usd, self._told = {}, None, 0.0, set()
 
-    def check(self, model: str) -> None:
+    def check(self, models: Iterable[str | None]) -> None:
         """Refuse a limit that could not be kept.
 
         Raises:
-            ConfigError: there is a limit on the cost, and no price for this model.
+            ConfigError: there is a limit on the cost, and no price for one of these models.
         """
-        if self.limits.cost_usd is not None and self.prices.cost_usd(model, Usage()) is None:
-            raise ConfigError(
-                f"the cost is limited to {self.limits.cost_usd:g} USD, and no price is known for the model "
-                f"{model}: {self._how_to_give(model)}"
-            )
+        if self.limits.cost_usd is None:
+            return
+        for name in filter(None, map(full_name, models)):
+            if self.prices.cost_usd(name, Usage()) is None:
+                raise ConfigError(
+                    f"the cost is limited to {self.limits.cost_usd:g} USD, and no price is known for the model {name}: "
+                    f"{self._how_to_give(name)}"
+                )
 
     def spend(self, model: str, usage: Usage) -> None:
         """One request was answered. One without figures is none: a scripted model says what it says for free."""
@@ -120,8 +124,7 @@ class Budget:
         return found
 
     def _how_to_give(self, model: str) -> str:
-        name = model.removeprefix("anthropic:")
-        example = f"limits: {{prices: {{{name!r}: {{input: 3, output: 15}}}}}}"
+        example = f"limits: {{prices: {{{model!r}: {{input: 3, output: 15}}}}}}"
         install = ", or install the extra: pip install 'sandbox-agent[prices]'" if self.prices.package_missing else ""
         return f"give it in your policy, in USD for a million tokens, as in {example}{install}"
 

@@ -126,9 +126,9 @@ async def _open(
     if past is not None:  # no policy may come from the folder that is really worked on
         config = replace(config, workspace=stands_on(sessions_dir() / past.session_id) or config.workspace)
     policy = _policy(config)
-    for model in filter(None, (config.model, config.fallback_model)):
-        await anyio.to_thread.run_sync(Budget(policy.limits, Prices(policy.prices)).check, model)
     types = load_agent_types(config_dir() / AGENT_TYPES, names_of(tools), config.workspace)
+    models = (config.model, config.fallback_model, *(kind.model for kind in types.values()))
+    await anyio.to_thread.run_sync(Budget(policy.limits, Prices(policy.prices)).check, models)
     pool = with_types(pool_of(policy, tools), types)
     servers = servers_of(policy, config.mcp_config, os.environ)
     endpoint = await anyio.to_thread.run_sync(reachable_engine)

@@ -49,15 +49,18 @@ def test_without_the_package_nothing_is_known_and_the_way_to_it_is_named() -> No
     prices = Prices(known=lambda model, usage: None)
     budget = Budget(Limits(cost_usd=1.5), prices)
     with pytest.raises(ConfigError) as caught:
-        budget.check("anthropic:claude-x")
+        budget.check(["anthropic:claude-x"])
     assert str(caught.value) == (
-        "the cost is limited to 1.5 USD, and no price is known for the model anthropic:claude-x: give it in your "
+        "the cost is limited to 1.5 USD, and no price is known for the model claude-x: give it in your "
         "policy, in USD for a million tokens, as in limits: {prices: {'claude-x': {input: 3, output: 15}}}"
     )
     example = str(caught.value).partition("as in ")[2]
     assert parse_policy(example, "p").prices[0][0] == "claude-x"
-    Budget(Limits(), prices).check("anthropic:claude-x")
-    Budget(Limits(cost_usd=1.5), Prices([("claude-*", PRICE)])).check("anthropic:claude-x")
+    Budget(Limits(), prices).check(["anthropic:claude-x"])
+    known = Budget(Limits(cost_usd=1.5), Prices([("claude-*", PRICE)]))
+    known.check(["anthropic:claude-x", None, "haiku"])
+    with pytest.raises(ConfigError, match="no price is known for the model script:other"):
+        known.check(["anthropic:claude-x", "script:other"])
 
 
 def test_usage_is_kept_by_model_and_a_cost_is_unknown_once_one_price_is() -> None:
