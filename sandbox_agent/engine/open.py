@@ -127,8 +127,10 @@ async def _open(
         config = replace(config, workspace=stands_on(sessions_dir() / past.session_id) or config.workspace)
     policy = _policy(config)
     types = load_agent_types(config_dir() / AGENT_TYPES, names_of(tools), config.workspace)
-    models = (config.model, config.fallback_model, *(kind.model for kind in types.values()))
-    await anyio.to_thread.run_sync(Budget(policy.limits, Prices(policy.prices)).check, models)
+    await anyio.to_thread.run_sync(
+        Budget(policy.limits, Prices(policy.prices)).check,
+        (config.model, config.fallback_model, *(kind.model for kind in types.values())),
+    )
     pool = with_types(pool_of(policy, tools), types)
     servers = servers_of(policy, config.mcp_config, os.environ)
     endpoint = await anyio.to_thread.run_sync(reachable_engine)
