@@ -55,7 +55,8 @@ async def run_calls(session: Session, uses: Sequence[ToolUse], begun: Mapping[st
                 results[call_id] = result
         for use in uses:
             if use.id not in results:
-                _finish(session, use, ToolResult(history.INTERRUPTED, is_error=True), 0.0, results)
+                sub_agent = session.ctx.agents.at_work_for(use.id) if session.ctx.agents is not None else None
+                _finish(session, use, history.interrupted(sub_agent), 0.0, results)
         _emit_results(session, uses, results)
         session.checkpoint_soon(changing)
 

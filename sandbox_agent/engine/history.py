@@ -18,6 +18,7 @@ from sandbox_agent.events import (
     ToolResultsMessage,
     UserMessage,
 )
+from sandbox_agent.prompts import prompt
 from sandbox_agent.types import JsonObject, ToolResult
 
 INTERRUPTED = "Interrupted before this call finished. Its effects, if any, may be partial: check before you go on."
@@ -63,6 +64,12 @@ def trim(messages: list[JsonObject], tool_use_ids: Collection[str]) -> None:
                 for block in message["content"]
             ]
             messages[place] = {**message, "content": blocks}
+
+
+def interrupted(sub_agent: str | None = None) -> ToolResult:
+    """What a call gives that did not finish; `sub_agent` is the one that it had at work."""
+    more = "" if sub_agent is None else f" {prompt('engine/agent_interrupted').format(agent_id=sub_agent)}"
+    return ToolResult(INTERRUPTED + more, is_error=True)
 
 
 def result_block(tool_use_id: str, result: ToolResult) -> JsonObject:

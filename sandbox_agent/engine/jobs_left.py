@@ -59,8 +59,7 @@ def _unheard(events: Iterable[Event]) -> tuple[JobStarted, ...]:
     for event in events:
         match event:
             case SessionStarted():
-                known.clear()
-                over.clear()
+                over |= known.keys()  # a run that was killed before it told of them may lie between
             case JobStarted(agent_id="main"):
                 known[event.job_id] = event
             case JobFinished(agent_id="main", job_id=job_id):

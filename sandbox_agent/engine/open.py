@@ -46,7 +46,7 @@ from sandbox_agent.engine.settling import settle_interrupted
 from sandbox_agent.engine.stage import late_sandbox, mask_of, open_workspace, stands_on
 from sandbox_agent.engine.subagents import Team, with_types
 from sandbox_agent.errors import SandboxAgentError, SandboxStartError
-from sandbox_agent.events import Notice, SandboxReady, SessionStarted, ToolResultsMessage
+from sandbox_agent.events import Notice, SandboxReady, SessionStarted
 from sandbox_agent.models.base import Model
 from sandbox_agent.models.prices import Prices
 from sandbox_agent.policy import saved
@@ -237,11 +237,11 @@ def _begin(
     session.pass_on_notes()
     if past is None:
         return
-    session.journal.conversations |= {"main": past.messages, **past.conversations}
+    session.journal.conversations |= past.conversations
     session.drift_told = past.drift_told
-    if past.missing:
+    for message in past.missing:
         # Written now so that the next resume finds the record whole; the conversation has them already.
-        session.tape.append(ToolResultsMessage(content=past.missing))
+        session.tape.append(message)
     past.jobs.settle(session.tape, session.queue)
     for warning in filter(None, (past.warning, past.moved_to(session.workspace.host))):
         session.emit(Notice(level="warning", text=warning))

@@ -36,15 +36,15 @@ _ID = re.compile(r"[a-z0-9]{16,64}\Z")
 class Past:
     """An earlier session.
 
-    `missing` are results that its last turn lacks; `warning` says what was repaired, or None. `last_step` is the last
-    checkpoint that it tells of, -1 if there is none; `drift_told` see `Session`; `workspace` is what it worked on last.
-    `agents` are its sub-agents, `conversations` what each has said. `planned`: the model was in plan mode at its end.
-    `jobs` is what it had running in the background.
+    `missing` are the results that the last turn of an agent lacks, one message an agent; `warning` says what was
+    repaired, or None. `last_step` is the last checkpoint that it tells of, -1 if there is none; `drift_told` see
+    `Session`; `workspace` is what it worked on last. `agents` are its sub-agents, `conversations` what each agent has
+    said. `planned`: the model was in plan mode at its end. `jobs` is what it had running in the background.
     """
 
     session_id: str
     messages: list[JsonObject]
-    missing: tuple[JsonObject, ...]
+    missing: tuple[ToolResultsMessage, ...]
     warning: str | None
     last_step: int = -1
     drift_told: dict[str, str] = field(default_factory=dict)
@@ -119,27 +119,30 @@ def load_past(sessions: Path, wanted: str, workspace: Path) -> Past:
     session_id = _find(sessions, wanted, workspace)
     tape = read_tape(sessions / session_id / EVENTS_FILE)
     events = [entry.event for entry in conversation_entries(tape.entries)]
-    missing = _missing_results(events)
-    if missing:
-        events.append(ToolResultsMessage(content=missing))
-    repaired = history.repair(history.fold(events))
-    warning = _warning(tape, len(missing), repaired.changes)
+    agents = tuple(event for event in events if isinstance(event, AgentStarted))
+    parents = {"main": None, **{event.agent_id: event.parent_id for event in agents}}
+    missing = tuple(
+        ToolResultsMessage(agent_id=agent_id, parent_id=parent, content=content)
+        for agent_id, parent in parents.items()
+        if (content := _missing_results(events, agent_id))
+    )
+    events += missing
+    said = {agent_id: history.repair(history.fold(events, agent_id=agent_id)) for agent_id in parents}
+    completed = sum(len(message.content) for message in missing)
+    warning = _warning(tape, completed, sum(one.changes for one in said.values()))
     told = drifting.told_by(entry.event for entry in tape.entries)
     started = [entry.event.workspace for entry in tape.entries if isinstance(entry.event, SessionStarted)]
     worked_on = started[-1] if started else ""
-    agents = tuple(event for event in events if isinstance(event, AgentStarted))
     return Past(
         session_id,
-        repaired.messages,
+        said["main"].messages,
         missing,
         warning,
         last_step=last_step(tape.entries),
         drift_told=told,
         workspace=worked_on,
         agents=agents,
-        conversations={
-            one.agent_id: history.repair(history.fold(events, agent_id=one.agent_id)).messages for one in agents
-        },
+        conversations={agent_id: one.messages for agent_id, one in said.items()},
         planned=_in_plan_mode(events),
         jobs=jobs_left(tape.entries, events),
     )
@@ -183,16 +186,17 @@ def _find(sessions: Path, wanted: str, workspace: Path) -> str:
     raise ConfigError(f"there is no earlier session on {workspace}")
 
 
-def _missing_results(events: Sequence[Event]) -> tuple[JsonObject, ...]:
+def _missing_results(events: Sequence[Event], agent_id: str) -> tuple[JsonObject, ...]:
     """Results for a last turn that was cut: those recorded already, "interrupted" for the others."""
-    events = [event for event in events if event.agent_id == "main"]
+    at_work = {event.call_id: event.agent_id for event in events if isinstance(event, AgentStarted)}
+    events = [event for event in events if event.agent_id == agent_id]
     finished = _finished(events)
     for event in reversed(events):
         if isinstance(event, ToolResultsMessage):
             return ()
         if isinstance(event, AssistantMessage):
             calls = [str(block.get("id")) for block in event.content if block.get("type") == "tool_use"]
-            return tuple(history.result_block(call, _result(finished.get(call))) for call in calls)
+            return tuple(history.result_block(call, _result(finished.get(call), at_work.get(call))) for call in calls)
     return ()
 
 
@@ -212,9 +216,9 @@ def _finished(events: Iterable[Event]) -> dict[str, ToolFinished]:
     return finished
 
 
-def _result(event: ToolFinished | None) -> ToolResult:
+def _result(event: ToolFinished | None, sub_agent: str | None) -> ToolResult:
     if event is None:
-        return ToolResult(history.INTERRUPTED, is_error=True)
+        return history.interrupted(sub_agent)
     return ToolResult(event.content, is_error=event.is_error)
 
 

@@ -46,13 +46,14 @@ OWN = frozenset(
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One sub-agent: `progress` is of its present task, or its last. `holds` says that it takes one of the places for
-    agents at work; while it waits for `waits` agents of its own it does not."""
+    """One sub-agent: `progress` is of its present task, or its last, `call_id` the call that has it. `holds` says that
+    it takes one of the places for agents at work; while it waits for `waits` agents of its own it does not."""
 
     session: Session
     type: AgentType
     description: str
     progress: Progress = field(default_factory=Progress)
+    call_id: str = ""
     runs: bool = False
     holds: bool = False
     waits: int = 0
@@ -119,7 +120,7 @@ class Team:
         session = member.session
         continued = bool(session.messages)
         member.progress, member.runs = Progress(), True
-        call_id = current_call()
+        call_id = member.call_id = current_call()
         try:
             session.emit(
                 AgentStarted(
@@ -281,6 +282,10 @@ class Desk:
             return False
         self._behind(member, message)
         return True
+
+    def at_work_for(self, call_id: str) -> str | None:
+        mine = (one for one in self._team.members.values() if one.session.parent is self._session)
+        return next((one.session.agent_id for one in mine if one.call_id == call_id), None)
 
     def waiting(self) -> AbstractAsyncContextManager[None]:
         return self._team.waiting(self._session)

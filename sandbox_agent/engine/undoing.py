@@ -21,7 +21,7 @@ from sandbox_agent.engine.restoring import Reached
 from sandbox_agent.engine.session import Session
 from sandbox_agent.engine.standing import standing
 from sandbox_agent.errors import WorkspaceError
-from sandbox_agent.events import ConversationRewound, ToolResultsMessage, UserMessage
+from sandbox_agent.events import ConversationRewound, UserMessage
 from sandbox_agent.prompts import prompt
 from sandbox_agent.tape import TapeWriter, read_tape
 from sandbox_agent.types import WORKSPACE_MOUNT
@@ -109,8 +109,9 @@ async def undo_here(session: Session, to: int | None, *, rewind: bool) -> Reache
     if rewind:
         session.emit(ConversationRewound(to_seq=reached.target.after_seq, step=reached.target.number))
         tape = await anyio.to_thread.run_sync(read_tape, sessions_dir() / session.id / EVENTS_FILE)
-        said = history.fold(entry.event for entry in conversation_entries(tape.entries))
-        session.messages[:] = history.repair(said).messages
+        events = [entry.event for entry in conversation_entries(tape.entries)]
+        for agent_id, messages in session.journal.conversations.items():
+            messages[:] = history.repair(history.fold(events, agent_id=agent_id)).messages
     elif session.messages:
         session.say(_note(reached))
     session.window.forget()
@@ -134,7 +135,7 @@ def _record(tape: TapeWriter, past: Past, reached: Reached, *, rewind: bool) -> 
     if rewind:
         tape.append(ConversationRewound(to_seq=reached.target.after_seq, step=reached.target.number))
         return
-    if past.missing:
-        tape.append(ToolResultsMessage(content=past.missing))  # before the note: results come first
+    for message in past.missing:
+        tape.append(message)  # before the note: results come first
     if past.messages:
         tape.append(UserMessage(content=({"type": "text", "text": _note(reached)},)))

@@ -77,6 +77,10 @@ class AgentDesk(Protocol):
         """
         ...
 
+    def at_work_for(self, call_id: str) -> str | None:
+        """The sub-agent that this call has started, or gone on with; None if it has not."""
+        ...
+
     def waiting(self) -> AbstractAsyncContextManager[None]:
         """In there the agent waits for others: it takes none of the places for sub-agents at work meanwhile."""
         ...

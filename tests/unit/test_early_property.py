@@ -164,5 +164,5 @@ def kill_anywhere(sessions: Path, messages: list[JsonObject], draw: random.Rando
                 given[event.call_id] = event.content
             elif isinstance(event, CallDiscarded):
                 given.pop(event.call_id, None)
-        for block in past.missing:
+        for block in (block for message in past.missing for block in message.content):
             assert block["content"] == given.get(block["tool_use_id"], INTERRUPTED)

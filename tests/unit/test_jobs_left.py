@@ -56,14 +56,20 @@ def test_what_the_model_has_heard_is_not_told_again(tmp_path: Path) -> None:
 
 
 def test_what_ended_with_the_session_is_told_once(tmp_path: Path) -> None:
-    """Closed, or ended when nobody listened any more; not what was of an earlier run of it, nor another agent's."""
+    """Closed, or ended when nobody listened any more; not what the run between has told, nor another agent's."""
     earlier = (STARTED, begun("old"), over("old", "closed"))
-    events = (*earlier, STARTED, begun("a"), begun("b"), begun("c", "agent-1"), told("a and b run"))
+    events = (*earlier, STARTED, told("old is over"), begun("a"), begun("b"), begun("c", "agent-1"), told("a and b run"))
     added, [text] = settled(tmp_path, *events, over("a", "closed"), over("b"), over("c", "closed", "agent-1"))
     assert added == []
     assert "a (`run a`), b (`run b`)" in text
     assert "old" not in text
     assert "run c" not in text
+
+
+def test_a_run_that_was_killed_before_it_told_of_them_tells_nothing_away(tmp_path: Path) -> None:
+    """Not even where it has written their ends already."""
+    _, [text] = settled(tmp_path, STARTED, begun("a"), STARTED, over("a", "closed"))
+    assert "a (`run a`)" in text
 
 
 def test_a_killed_session_gets_the_ends_that_it_never_wrote(tmp_path: Path) -> None:

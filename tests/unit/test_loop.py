@@ -157,8 +157,9 @@ async def test_a_cut_record_resumes_with_one_warning(tmp_path: Path) -> None:
     assert [block["content"] for block in past.messages[-1]["content"]] == ["Read a", INTERRUPTED]
     assert past.warning is not None
     async with make_session([{"text": "going on"}], folder, tools=[read_like("Read")]) as session:
-        session.journal.conversations["main"] = past.messages
-        session.tape.append(ToolResultsMessage(content=past.missing))
+        session.journal.conversations |= past.conversations
+        for message in past.missing:
+            session.tape.append(message)
         assert finished(await play(session, "go on")).status == "done"
 
     again = load_past(sessions, session_id, tmp_path)

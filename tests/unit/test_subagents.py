@@ -9,7 +9,7 @@ import anyio
 from agents_rig import by_agent, heard, make_team, say, task, tools
 from engine_session import Named, finished, make_tool, of, play, read_like, recorded, results, use
 
-from sandbox_agent.engine.history import INTERRUPTED, fold
+from sandbox_agent.engine.history import fold, interrupted
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.errors import ModelRejectedError
 from sandbox_agent.events import AgentFinished, AgentStarted, RequestStarted, ToolFinished, ToolStarted
@@ -189,14 +189,14 @@ async def test_an_interrupt_ends_every_agent_and_leaves_every_conversation_valid
 
     assert finished(events).status == "interrupted"
     assert [event.status for event in of(events, AgentFinished)] == ["interrupted", "interrupted"]
-    for agent in ("main", "agent-1", "agent-1.1"):
+    for agent, below in (("main", "agent-1"), ("agent-1", "agent-1.1"), ("agent-1.1", None)):
         said = fold(events, agent_id=agent)
-        assert [block["content"] for block in said[-1]["content"]] == [INTERRUPTED]
+        assert [block["content"] for block in said[-1]["content"]] == [interrupted(below).content]
     assert recorded(tmp_path) == [event for event in events if event.recorded]
 
 
 async def test_now_ends_the_turn_with_its_agents_and_not_the_run(tmp_path: Path) -> None:
-    """The next request has the interrupted result and the message."""
+    """The next request has the interrupted result, by which the agent can be gone on with, and the message."""
     asked: list[str] = []
 
     async def waits(request: ModelRequest) -> Any:
@@ -210,7 +210,7 @@ async def test_now_ends_the_turn_with_its_agents_and_not_the_run(tmp_path: Path)
     async with make_team({"main": main, "child": waits}, tmp_path) as session:
         events = await play(session, "main")
 
-    assert asked[1] == f"{INTERRUPTED}\nleave that"
+    assert asked[1] == f"{interrupted('agent-1').content}\nleave that"
     assert (finished(events).status, finished(events).text) == ("done", "left")
     assert [event.status for event in of(events, AgentFinished)] == ["interrupted"]
 
