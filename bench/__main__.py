@@ -19,6 +19,7 @@ from bench.judge import measure_judge
 from bench.loop import Asked, command_for
 from bench.plan import CONTENDERS, IN_PART, PARTS, Results, Wanted
 from bench.sandbox import measure_sandbox
+from bench.survival import measure_survival
 from bench.table import parts_text, render
 
 ROUNDS = 5
@@ -44,6 +45,8 @@ def main() -> int:
         anyio.run(measure_early, names, rounds, given.quick, work, results)
     if names := wanted.of_part("judge"):
         measure_judge(names, rounds, given.quick, results)
+    if names := wanted.of_part("survival"):
+        anyio.run(measure_survival, names, rounds, given.quick, work, results)
     lines = [*machine.describe(work), f"load average: {before} before, {machine.load()} after; {rounds} rounds"]
     shown = [name for name in CONTENDERS if any(name in wanted.of_part(part) for part in PARTS)]
     print(render(results, lines, shown))

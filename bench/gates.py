@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from bench.overlap import HOLD_S
 from bench.plan import CONTENDERS, MEASURES, Results
+from bench.survival import ATTACKS
 
 
 class Ratio(NamedTuple):
@@ -30,6 +31,7 @@ DELAYS = (
     ("the container does not wait for the model", "ready_slow_api", "ready"),
 )
 HELP_LIMIT_S = 0.2
+SURVIVAL_S = 5.0
 LIMITS = (
     ("a checkpoint of 20 changed files", "checkpoint", 0.1),
     ("a rollback of that", "rollback", 0.15),
@@ -38,6 +40,7 @@ LIMITS = (
     ("judging a short command", "judge", 0.01),
     ("judging what is nested too deep", "judge_deep", 2.0),
     ("judging what has too many parts", "judge_parts", 2.0),
+    *((f"the next call works, {MEASURES[name].removeprefix('next call ')}", name, SURVIVAL_S) for name in ATTACKS),
 )
 """On a machine that does nothing else."""
 

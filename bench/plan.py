@@ -13,6 +13,7 @@ PARTS = {
     "checkpoints": "steps of a session: taking one, going back, forking",
     "judge": "shell commands from text to decision",
     "early": "reads that begin while the answer streams",
+    "survival": "how soon a session works again after a bomb",
 }
 
 CONTENDERS = {
@@ -36,6 +37,7 @@ IN_PART = {
     "checkpoints": ("ours", "git"),
     "judge": ("ours", "host"),
     "early": ("ours", "late"),
+    "survival": ("ours",),
 }
 
 MEASURES = {
@@ -70,6 +72,21 @@ MEASURES = {
     "judge250": "judging 250 commands (host: their parser alone)",
     "judge_deep": "judging 1,000 substitutions in one another",
     "judge_parts": "judging 15,000 commands",
+    "survive_fork": "next call after a fork bomb",
+    "survive_fork_escaping": "after one that leaves its session",
+    "survive_memory": "after one process took all memory, that included",
+    "survive_memory_many": "after 300 processes took all memory",
+    "survive_memory_files": "after files took all of /tmp, that included",
+    "survive_disk": "after the disk was given away, that included",
+    "survive_disk_written": "after 2 s of writing to the disk",
+    "survive_inodes": "after 2 s of new files in the workspace",
+    "survive_inodes_tmp": "after 2 s of new files in /tmp",
+    "survive_flood": "after a flood of output",
+    "survive_flood_both": "after one on both streams",
+    "survive_kill_all": "after `kill -9 -1`",
+    "survive_runner_killed": "after each process was killed, by number",
+    "survive_runner_stopped": "after each process was stopped",
+    "survive_stdout": "after garbage to every descriptor to be seen",
 }
 """Row titles, by name."""
 

@@ -34,9 +34,9 @@ from sandbox_agent.sandboxes.base import (
 )
 from sandbox_agent.sandboxes.container import RunningContainer
 from sandbox_agent.sandboxes.exec_stream import ExecStream
-from sandbox_agent.sandboxes.perexec_live import LiveFile, send
+from sandbox_agent.sandboxes.perexec_live import LATER_EXEC_S, LiveFile, send
 from sandbox_agent.sandboxes.perexec_script import SWEEP, WRAP, shell_word, undecoded
-from sandbox_agent.sandboxes.resident import LATER_DEADLINE_S, failed
+from sandbox_agent.sandboxes.resident import failed
 from sandbox_agent.sandboxes.runner.kept import KeptOutput
 from sandbox_agent.types import WORKSPACE_MOUNT
 
@@ -86,7 +86,7 @@ class PerExec:
         live = LiveFile(self._container, live_path, out)
         over = False
         try:
-            deadline_s = None if timeout_s is None else timeout_s + KILL_GRACE_S + LATER_DEADLINE_S
+            deadline_s = None if timeout_s is None else timeout_s + KILL_GRACE_S + LATER_EXEC_S
             with anyio.move_on_after(deadline_s):
                 exit_code = await self._run(stream, cwd, stdin, out, err, live)
                 over = True
@@ -209,7 +209,7 @@ class PerExec:
     async def _kill(self, call: str) -> None:
         """Kill everything that carries the call's mark; when that does not come to an end, everything."""
         with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(LATER_DEADLINE_S):
+            with anyio.move_on_after(LATER_EXEC_S):
                 script = f'{SWEEP} sweep "$1"'
                 stream = await self._container.open_program(["sh", "-c", script, "sh", call], stdin=False)
                 await stream.receive()

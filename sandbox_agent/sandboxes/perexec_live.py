@@ -7,8 +7,10 @@ import anyio
 from sandbox_agent.sandboxes.base import LIVE_MAX_BYTES
 from sandbox_agent.sandboxes.container import RunningContainer
 from sandbox_agent.sandboxes.exec_stream import ExecStream
-from sandbox_agent.sandboxes.resident import LATER_DEADLINE_S
 from sandbox_agent.sandboxes.runner.kept import KeptOutput, rest
+
+LATER_EXEC_S = 10.0
+"""How long an exec may take to do its part: starting one can take seconds where much runs."""
 
 _CHUNK_BYTES = 64 * 1024
 
@@ -46,7 +48,7 @@ class LiveFile:
         """Write the end of what had no room, and wait until all is in the file."""
         if self._stream is None:
             return
-        with anyio.move_on_after(LATER_DEADLINE_S, shield=True):
+        with anyio.move_on_after(LATER_EXEC_S, shield=True):
             if self.size_bytes >= LIVE_MAX_BYTES:
                 await self._send(rest(self._kept, LIVE_MAX_BYTES))
             self._stream.send_eof()

@@ -212,6 +212,29 @@ async def test_a_fork_bomb_ends_with_its_call(tmp_path: Path) -> None:
     assert after.stdout == b"after\n1\n"
 
 
+ESCAPING = """
+import os
+while True:
+    try:
+        if os.fork() == 0:
+            os.setsid()
+    except OSError:
+        pass
+"""
+
+
+async def test_a_bomb_that_keeps_every_processor_busy_ends_with_its_call(tmp_path: Path) -> None:
+    """Its own keeper ends it, which has the processor before all of it: the runner lives, and with it what it knows."""
+    async with rig(tmp_path) as box:
+        runner = await runner_restarts(box)
+        bomb = await box.sandbox.exec(["python3", "-c", ESCAPING], timeout_s=0.5)
+        after = await box.sandbox.exec(["bash", "-c", "ps -u $(id -u) -o comm= | grep -c python3; nice"])
+        same = await runner_restarts(box)
+
+    assert (bomb.timed_out, b"sandbox: " in bomb.stderr) == (True, False)
+    assert (after.stdout, same) == (b"0\n10\n", runner)
+
+
 async def test_a_bomb_that_fills_the_process_limit_is_cleared(tmp_path: Path) -> None:
     """Started past the runner, it leaves no room for any exec: the limit is raised, all killed, the limit restored."""
     async with rig(tmp_path, pids=64) as box:

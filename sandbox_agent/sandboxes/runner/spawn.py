@@ -5,10 +5,14 @@ Runs in the container (see the package).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
 from collections.abc import Sequence
+
+NICENESS = 10
+"""Of every program: where hundreds of processes are at work, whoever is to end them still gets the processor."""
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -46,7 +50,7 @@ def start(argv: Sequence[str], env: dict[str, str], stdin: int, stdout: int, std
     failure = CannotStartError(NOT_FOUND, f"{argv[0]}: command not found")
     for path in _candidates(argv[0], env.get("PATH", "")):
         try:
-            return os.posix_spawn(
+            pid = os.posix_spawn(
                 path,
                 [encode(argument) for argument in argv],
                 environment,
@@ -55,6 +59,9 @@ def start(argv: Sequence[str], env: dict[str, str], stdin: int, stdout: int, std
                 setsigdef=SHIELDED_SIGNALS,
                 setsigmask=(),
             )
+            with contextlib.suppress(OSError):  # it may have ended already
+                os.setpriority(os.PRIO_PGRP, pid, NICENESS)
+            return pid
         except (FileNotFoundError, NotADirectoryError):
             if "/" in argv[0] and os.path.exists(path):
                 failure = CannotStartError(NOT_FOUND, f"{argv[0]}: the interpreter it names does not exist")
