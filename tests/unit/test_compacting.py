@@ -15,9 +15,11 @@ from sandbox_agent.engine.past import load_past
 from sandbox_agent.errors import ModelError, ModelOverloadedError, ModelRejectedError
 from sandbox_agent.events import ConversationCompacted, Event, Notice, ResultsTrimmed
 from sandbox_agent.models.base import ModelRequest
+from sandbox_agent.testing.api_rules_messages import check_messages
 from sandbox_agent.tools.base import Tool, ToolContext
 from sandbox_agent.types import JsonObject, Limits, ToolResult
 
+TASK = {"type": "text", "text": "go on"}
 WANTED = "This conversation has become long"
 
 
@@ -119,6 +121,10 @@ async def test_a_session_that_was_compacted_is_gone_on_with_as_it_was(tmp_path: 
     past = load_past(tmp_path, folder.name, tmp_path)
     assert (past.messages, past.warning) == (before, None)
     lines = (folder / "events.jsonl").read_bytes().splitlines(keepends=True)
+    for end in range(2, len(lines)):  # killed after any event
+        (folder / "events.jsonl").write_bytes(b"".join(lines[:end]))
+        messages = load_past(tmp_path, folder.name, tmp_path).messages
+        check_messages([*messages, {"role": "user", "content": [TASK]}], has_tools=True, own_blocks=frozenset())
     [place, *_] = [place for place, line in enumerate(lines) if b'"conversation_compacted"' in line]
     for cut in (len(lines[place]) // 2, len(lines[place])):  # killed while it was written, and right after
         (folder / "events.jsonl").write_bytes(b"".join(lines[:place]) + lines[place][:cut])
