@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 
 from sandbox_agent import __version__, registry
 from sandbox_agent.config import RunConfig, config_dir, sessions_dir
-from sandbox_agent.engine import egress, offered, session_hooks
+from sandbox_agent.engine import egress, offered, project_instructions, session_hooks
 from sandbox_agent.engine.agent_types import FOLDER as AGENT_TYPES
 from sandbox_agent.engine.agent_types import load_agent_types
 from sandbox_agent.engine.budget import Budget
@@ -179,12 +179,10 @@ async def _open(
     _begin(session, config, settings, past, placement)
     start_servers(session, servers)
     session_hooks.attach(session, hooks)
+    await project_instructions.attach(session, fresh=past is None)
     session.before_end = partial(_before_end, session)
     _bound_disk(session, folder, settings)
-    for line in settled:
-        session.emit(Notice(level="warning", text=line))
-    for line in (*(f"policy: {line}" for line in policy.notes), *told(pool)):
-        session.emit(Notice(level="info", text=line))
+    _tell(session, settled)
     session.checkpoints = Checkpoints(
         sandbox, workspace, folder, emit=session.emit, last_seq=lambda: tape.last_seq, effects=session.effects
     )
@@ -192,6 +190,13 @@ async def _open(
     if way_out is not None:
         tasks.start_soon(way_out.serve, session)
     return session
+
+
+def _tell(session: Session, settled: Sequence[str]) -> None:
+    for line in settled:
+        session.emit(Notice(level="warning", text=line))
+    for line in (*(f"policy: {line}" for line in session.policy.notes), *told(session.pool)):
+        session.emit(Notice(level="info", text=line))
 
 
 async def _before_end(session: Session) -> None:
