@@ -144,7 +144,8 @@ async def _compact(
     near = f"the conversation is being summarised: about {used:,} of {window:,} tokens"
     session.emit(Notice(agent_id=session.agent_id, level="info", text=near))
     summary = await _summary(session, _forms(session, choice, reason, window, focus), spend)
-    facts = compaction.Facts(permissions(session.policy, session.mode), session.ctx.cwd)
+    jobs = "\n".join(f"{job.id} ({job.kind}): {job.what}" for job in session.jobs.running(session.agent_id))
+    facts = compaction.Facts(permissions(session.policy, session.mode), session.ctx.cwd, jobs)
     shorter = compaction.compacted(session.messages, summary.text, facts, window)
     session.window.forget()
     after = session.window.used(shorter, fixed(session))

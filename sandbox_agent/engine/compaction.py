@@ -38,10 +38,12 @@ _RESULT_CHARS, _INPUT_CHARS = 600, 300
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a compacted conversation says besides: the permissions in words, and the working directory."""
+    """What a compacted conversation says besides: the permissions in words, the working directory, and what runs in the
+    background, a line each."""
 
     permissions: str
     cwd: str
+    background: str = ""
 
 
 def worth_trimming(messages: Sequence[JsonObject]) -> tuple[str, ...]:
@@ -83,6 +85,7 @@ def compacted(messages: Sequence[JsonObject], summary: str, facts: Facts, window
         todo=_todo(messages),
         files=_files(messages),
         permissions=facts.permissions or _NONE,
+        background=facts.background or _NONE,
         cwd=facts.cwd,
     )
     first, later = _said(before, int(SAID_PART * window_tokens))

@@ -27,7 +27,7 @@ from sandbox_agent.models.script_player import sign_thinking
 from sandbox_agent.testing.api_rules_messages import check_messages
 from sandbox_agent.types import JsonObject, Usage
 
-FACTS = compaction.Facts("The permission mode is default.", "/workspace/lib")
+FACTS = compaction.Facts("The permission mode is default.", "/workspace/lib", "bash-1 (shell): make watch")
 WINDOW = 20_000
 LENGTHS = {"tokens_before": 0, "tokens_after": 0, "window_tokens": WINDOW}
 PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
@@ -104,6 +104,7 @@ def test_the_task_the_summary_and_the_last_step_are_what_is_left() -> None:
     assert "I did A." in summary
     assert "/workspace/lib" in summary
     assert "The permission mode is default." in summary
+    assert "<background>\nbash-1 (shell): make watch\n</background>" in summary
     assert "/w/3 (read)\n/w/a.py (changed)" in summary
     assert recap == [{"role": "assistant", "content": list(last)}, {"role": "user", "content": [_result("z", "ok")]}]
 
