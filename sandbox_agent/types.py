@@ -47,7 +47,21 @@ class VolumeMount:
     filled: bool = False
 
 
-WorkspaceMount = str | OverlayMount | VolumeMount
+@dataclass(frozen=True, slots=True)
+class SharedMount:
+    """What another container has mounted as its workspace: the name of its volume, or else a folder."""
+
+    source: str
+    is_volume: bool
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyMount:
+    """No workspace: a small empty folder in memory."""
+
+
+WorkspaceMount = str | OverlayMount | VolumeMount | SharedMount | EmptyMount
 """What is mounted at `WORKSPACE_MOUNT`; a string is a folder of the engine's host, bound read-write."""
 
 

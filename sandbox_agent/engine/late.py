@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import anyio
 import anyio.to_thread
@@ -20,6 +20,16 @@ from sandbox_agent.sandboxes.base import (
     SandboxInfo,
     Stream,
 )
+from sandbox_agent.types import WorkspaceMount
+
+
+@runtime_checkable
+class Shareable(Protocol):
+    """A sandbox whose workspace another container can have, too."""
+
+    def share(self, *, read_only: bool) -> WorkspaceMount:
+        """What the other one is to mount."""
+        ...
 
 
 class LateSandbox:
@@ -83,6 +93,17 @@ class LateSandbox:
     async def give_back(self, owners: Mapping[str, tuple[int, int]]) -> None:
         """See `Sandbox.give_back`."""
         await (await self._ready()).give_back(owners)
+
+    async def share(self, *, read_only: bool) -> WorkspaceMount:
+        """Its workspace for another container, once it has started.
+
+        Raises:
+            SandboxUnavailableError: this back end has nothing to share.
+        """
+        target = await self._ready()
+        if not isinstance(target, Shareable):
+            raise SandboxUnavailableError("the workspace of this sandbox cannot be shared with another container")
+        return target.share(read_only=read_only)
 
     async def close(self) -> None:
         """See `Sandbox.close`; a start that is under way must have been cancelled before."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -24,6 +24,7 @@ from sandbox_agent.config import RunConfig, config_dir, sessions_dir
 from sandbox_agent.engine import egress, offered, project_instructions, session_hooks
 from sandbox_agent.engine.agent_types import FOLDER as AGENT_TYPES
 from sandbox_agent.engine.agent_types import load_agent_types
+from sandbox_agent.engine.beside import Ground
 from sandbox_agent.engine.budget import Budget
 from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.container import facts_of, settings_to_go_on, spec_of
@@ -35,7 +36,7 @@ from sandbox_agent.engine.late import LoadingModel
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.model_choice import fallback_name, model_kind
 from sandbox_agent.engine.own_tools import names_of, pool_of, told
-from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past, new_session_id
+from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past, new_session_id, take_up
 from sandbox_agent.engine.placement import AUTO, Placement, forget
 from sandbox_agent.engine.planning import told_at_start
 from sandbox_agent.engine.reaping import reap_workspaces
@@ -177,7 +178,7 @@ async def _open(
     team = Team(types, policy.limits, session.jobs, past.agents if past else ())
     team.attach(session)
     _begin(session, config, settings, past, placement)
-    start_servers(session, servers)
+    start_servers(session, servers, Ground(sandbox, spec, settings, endpoint, folder, os.environ))
     session_hooks.attach(session, hooks)
     await project_instructions.attach(session, fresh=past is None)
     session.before_end = partial(_before_end, session)
@@ -208,6 +209,13 @@ async def _before_end(session: Session) -> None:
 def _instructions(policy: Policy, way_out: egress.WayOut | None) -> tuple[str, ...]:
     """What the model is told before the task."""
     return (prompt("system"), *egress.told_to_model(way_out), *told_at_start(policy.mode))
+
+
+def _say_at_start(session: Session, warnings: Iterable[str], lines: Iterable[str]) -> None:
+    for line in warnings:
+        session.emit(Notice(level="warning", text=line))
+    for line in lines:
+        session.emit(Notice(level="info", text=line))
 
 
 def _bound_disk(session: Session, folder: Path, settings: SandboxSettings) -> None:
@@ -242,12 +250,7 @@ def _begin(
     session.pass_on_notes()
     if past is None:
         return
-    session.journal.conversations |= past.conversations
-    session.drift_told = past.drift_told
-    for message in past.missing:
-        # Written now so that the next resume finds the record whole; the conversation has them already.
-        session.tape.append(message)
-    past.jobs.settle(session.tape, session.queue)
+    take_up(session, past)
     for warning in filter(None, (past.warning, past.moved_to(session.workspace.host))):
         session.emit(Notice(level="warning", text=warning))
 

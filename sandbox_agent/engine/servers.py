@@ -16,6 +16,7 @@ import anyio.to_thread
 
 from sandbox_agent import registry
 from sandbox_agent.config import state_dir
+from sandbox_agent.engine.beside import Ground, OwnContainer
 from sandbox_agent.engine.session import ApprovalRequest, Session
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import McpServerChanged, Notice, ToolProgress, ToolsOffered
@@ -50,26 +51,21 @@ def servers_of(policy: Policy, files: Sequence[Path], environ: Mapping[str, str]
     return tuple(with_environment(server, environ) for server in found.values())
 
 
-def start_servers(session: Session, servers: Sequence[McpServer]) -> None:
+def start_servers(session: Session, servers: Sequence[McpServer], ground: Ground) -> None:
     """Give a session its servers, and start them beside its container."""
     if servers:
-        session.servers = started = Servers(session, servers, {})
+        session.servers = started = Servers(session, servers, ground)
         started.begin()
 
 
 class Servers:
     """The servers of one session."""
 
-    def __init__(
-        self,
-        session: Session,
-        servers: Sequence[McpServer],
-        openings: Mapping[str, Callable[[], Awaitable[Stream]]],
-    ) -> None:
-        """`openings` start the programs of those in containers of their own."""
+    def __init__(self, session: Session, servers: Sequence[McpServer], ground: Ground) -> None:
         self._session = session
         self._servers = tuple(servers)
-        self._openings = dict(openings)
+        self._openings: dict[str, Callable[[], Awaitable[Stream]]] = {}
+        self._containers: list[OwnContainer] = []
         self._builtin = session.pool
         self._fleet: Any = None
         self._started = anyio.Event()
@@ -77,6 +73,10 @@ class Servers:
             if server.place is Place.SESSION:
                 # Nothing of ours is in its environment but what its entry says.
                 self._openings[server.name] = partial(session.sandbox.open, server.command, env=server.env)
+            elif server.place is Place.OWN:
+                container = OwnContainer(session, server, ground, len(self._containers) + 1)
+                self._containers.append(container)
+                self._openings[server.name] = container.open
 
     def begin(self) -> None:
         """Start them in the session's tasks."""
@@ -96,6 +96,10 @@ class Servers:
         """End them all. Shielded, and bounded."""
         if self._fleet is not None:
             await self._fleet.close()
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as group:
+                for container in self._containers:
+                    group.start_soon(container.close)
 
     async def _start(self) -> None:
         try:

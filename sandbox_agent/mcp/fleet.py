@@ -45,12 +45,13 @@ class Told:
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A server with what is known of it; `pins` are those of the tools that are in use."""
+    """A server with what is known of it; `pins` are those of the tools that are in use. `looks` says that somebody is
+    looking at its list, `again` that it has changed since."""
 
     connection: Connection
     offered: dict[str, Tool] = field(default_factory=dict)
     pins: dict[str, str] = field(default_factory=dict)
-    looks: bool = False
+    looks: bool = True
     again: bool = False
 
 
@@ -112,12 +113,18 @@ class Fleet:
         return {name: member.connection.state for name, member in self._members.items()}
 
     async def _first_look(self, member: Member) -> None:
-        connection = member.connection
-        await connection.settled()
-        found = await self._listed(member)
-        if found is None:
-            return
-        server = connection.server
+        await member.connection.settled()
+        try:
+            found = await self._listed(member)
+            if found is not None:
+                await self._take_up(member, found)
+        finally:
+            member.looks = False
+        if member.again:  # it said so while it was looked at
+            self._changed(member.connection.server.name)
+
+    async def _take_up(self, member: Member, found: Offer) -> None:
+        server = member.connection.server
         known = await anyio.to_thread.run_sync(self._pins.approved, server)
         note = "first use: its tools are remembered as they are now" if known is None else ""
         differs = difference(known, found.pins) if known is not None else None

@@ -38,7 +38,7 @@ from sandbox_agent.sandboxes.runners import NoRunnerError, Runners
 from sandbox_agent.sandboxes.spec import APART_UID, MAIN_UID, SandboxSpec
 from sandbox_agent.sandboxes.toolbox import toolbox_for
 from sandbox_agent.sandboxes.volumes import overlay_name
-from sandbox_agent.types import OverlayMount, VolumeMount
+from sandbox_agent.types import OverlayMount, SharedMount, VolumeMount, WorkspaceMount
 
 CLOSE_S = 20.0
 PREDECESSOR_LOOKS = 100
@@ -89,6 +89,18 @@ class DockerSandbox:
         transport, about = await self._open_transport(container)
         self._apart = Apart(lambda: self._as_user(f"{APART_UID}:{self.spec.gid}"), resident=transport == "runner")
         return self._info(image, transport, about)
+
+    def share(self, *, read_only: bool) -> WorkspaceMount:
+        """Its workspace for another container, which must not outlive it."""
+        match self.spec.workspace_source:
+            case OverlayMount():
+                return SharedMount(self._volume, is_volume=True, read_only=read_only)
+            case VolumeMount(name=name):
+                return SharedMount(name, is_volume=True, read_only=read_only)
+            case str() as folder:
+                return SharedMount(folder, is_volume=False, read_only=read_only)
+            case other:
+                return other
 
     @property
     def restarts(self) -> int:

@@ -19,11 +19,14 @@ from sandbox_agent.sandboxes.egress.forwarder import FOLDER as FORWARDER_FOLDER
 from sandbox_agent.sandboxes.images import Image
 from sandbox_agent.sandboxes.seccomp.profile import profile_text
 from sandbox_agent.sandboxes.spec import APART_UID, HOME, MAIN_UID, MEMLOCK_BYTES, SMALL_TMPFS, USER, SandboxSpec
-from sandbox_agent.sandboxes.volumes import overlay_volume, plain_volume
-from sandbox_agent.types import WORKSPACE_MOUNT, OverlayMount, VolumeMount, WorkspaceMount
+from sandbox_agent.sandboxes.volumes import overlay_volume, plain_volume, shared_volume
+from sandbox_agent.types import WORKSPACE_MOUNT, EmptyMount, OverlayMount, SharedMount, VolumeMount, WorkspaceMount
 
 HOSTNAME = "sandbox"
 VOLUME_BYTES = 64 * MIB
+EMPTY_BYTES = MIB
+"""Of the folder in place of a workspace."""
+
 
 ENV: Mapping[str, str] = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -228,6 +231,8 @@ def _tmpfs(spec: SandboxSpec) -> dict[str, str]:
     }
     for path, size in SMALL_TMPFS.items():
         mounts[path] = f"{common},noexec,size={min(size, spec.memory_bytes // 32)},nr_inodes=5000"
+    if isinstance(spec.workspace_source, EmptyMount):
+        mounts[WORKSPACE_MOUNT] = f"{common},noexec,size={EMPTY_BYTES},nr_inodes=1000,{owner},mode=755"
     if spec.egress_env:
         mounts[FORWARDER_FOLDER] = f"{common},noexec,size=8m,nr_inodes=16,uid={MAIN_UID},gid={MAIN_UID},mode=755"
     return mounts
@@ -269,18 +274,26 @@ def _mounts(spec: SandboxSpec, etc: EtcFiles | None, labels: Mapping[str, str], 
             "/etc/hosts": etc.hosts,
         }
     return [
-        _workspace(spec.workspace_source, labels, volume),
+        *_workspace(spec.workspace_source, labels, volume),
         *(_bind(source, target, read_only=True) for target, source in small.items()),
         *(_bind("/dev/null", path, read_only=True) for path in spec.masks),
     ]
 
 
-def _workspace(source: WorkspaceMount, labels: Mapping[str, str], volume: str) -> dict[str, Any]:
-    if isinstance(source, OverlayMount):
-        return overlay_volume(volume, source, labels)
-    if isinstance(source, VolumeMount):
-        return plain_volume(source, labels)
-    return _bind(source, WORKSPACE_MOUNT, read_only=False)
+def _workspace(source: WorkspaceMount, labels: Mapping[str, str], volume: str) -> list[dict[str, Any]]:
+    match source:
+        case OverlayMount():
+            return [overlay_volume(volume, source, labels)]
+        case VolumeMount():
+            return [plain_volume(source, labels)]
+        case SharedMount(is_volume=True):
+            return [shared_volume(source)]
+        case SharedMount():
+            return [_bind(source.source, WORKSPACE_MOUNT, read_only=source.read_only)]
+        case EmptyMount():
+            return []  # a tmpfs, with the others
+        case _:
+            return [_bind(source, WORKSPACE_MOUNT, read_only=False)]
 
 
 def _bind(source: str, target: str, *, read_only: bool) -> dict[str, Any]:

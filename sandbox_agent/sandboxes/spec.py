@@ -8,7 +8,7 @@ from typing import Literal
 
 from sandbox_agent.sandboxes.base import KIB, MIB
 from sandbox_agent.sandboxes.seccomp.profile import PROFILES, SeccompProfile
-from sandbox_agent.types import OverlayMount, WorkspaceMount
+from sandbox_agent.types import OverlayMount, SharedMount, WorkspaceMount
 
 GIB = 1024 * MIB
 
@@ -28,7 +28,8 @@ class SandboxSpec:
     """One session's container. Raises ValueError for what would not be safe or could not work.
 
     Args:
-        workspace_source: what is mounted read-write at /workspace: a folder of the engine's host, layers, or a volume.
+        workspace_source: what is mounted at /workspace, read-write where it does not say otherwise: a folder of the
+            engine's host, layers, a volume, what another container has there, or nothing.
         uid, gid: of everything the tools run; never 0.
         groups: further groups of theirs; never 0.
         session_id: names the container and labels it.
@@ -105,4 +106,6 @@ MEMLOCK_BYTES = 64 * KIB
 def _host_paths(source: WorkspaceMount) -> tuple[str, ...]:
     if isinstance(source, OverlayMount):
         return (*source.lower, source.upper, source.work)
+    if isinstance(source, SharedMount) and not source.is_volume:
+        return (source.source,)
     return (source,) if isinstance(source, str) else ()

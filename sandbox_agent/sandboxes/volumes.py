@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox_agent.types import WORKSPACE_MOUNT, OverlayMount, VolumeMount
+from sandbox_agent.types import WORKSPACE_MOUNT, OverlayMount, SharedMount, VolumeMount
 
 LABEL_KEPT = "sandbox-agent.kept"
 """On volumes that hold work of their own: neither closing nor `reap` removes them, only who discards the work."""
@@ -38,6 +38,11 @@ def overlay_volume(name: str, mount: OverlayMount, labels: Mapping[str, str]) ->
 def plain_volume(mount: VolumeMount, labels: Mapping[str, str]) -> dict[str, Any]:
     """The same for a volume of the engine's own."""
     return _volume(mount.name, {"NoCopy": True, "Labels": {**labels, LABEL_KEPT: "1"}})
+
+
+def shared_volume(mount: SharedMount) -> dict[str, Any]:
+    """The same for a volume that another container has, and brought along."""
+    return _volume(mount.source, {"NoCopy": True}) | {"ReadOnly": mount.read_only}
 
 
 def overlay_data(mount: OverlayMount) -> str:
