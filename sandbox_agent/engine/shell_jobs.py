@@ -20,6 +20,9 @@ from sandbox_agent.tools.jobs import Job, JobKind, JobOutput, JobState, ShellCom
 KEPT_BYTES = 256 * KIB
 """Of the output, on the host: the file in the container gets the second half of it where it had no room for all."""
 
+SHOWN_JOBS = 20
+"""Named where another is asked for."""
+
 TAIL_LINES = 20
 TAIL_BYTES = 4 * KIB
 """Shown when it ends."""
@@ -57,9 +60,11 @@ class ShellDesk:
         job = self._jobs.get(job_id, self._session.agent_id)
         if job is None:
             known = [f"{one.id} ({one.ended_words()})" for one in self._jobs.of(self._session.agent_id)]
+            earlier = f"{len(known) - SHOWN_JOBS} earlier ones, " if len(known) > SHOWN_JOBS else ""
+            names = f"{earlier}{', '.join(known[-SHOWN_JOBS:])}" or "(none)"
             raise ToolError(
-                f"You have no job {job_id!r}. Yours are: {', '.join(known) or '(none)'}. A job ends with its session "
-                "and is not in a fork of it."
+                f"You have no job {job_id[:80]!r}. Yours are: {names}. A job ends with its session and is not in a "
+                "fork of it."
             )
         return job
 

@@ -34,6 +34,9 @@ MAX_JOB_TIMEOUT_MS = 7_200_000
 MAX_COMMAND_BYTES = 100 * KIB
 """Linux takes less than 128 KiB in one argument."""
 
+NAME_CHARS = 200
+"""Of a job's command, where people and the model are told of it."""
+
 KEPT_BYTES = 256 * KIB
 """Of the output, on the host: two halves that hold 15,000 characters each in any encoding. The rest is in a file."""
 
@@ -108,6 +111,7 @@ async def _start(value: BashInput, ctx: ToolContext) -> ToolResult:
     limit_s = min(value.timeout or DEFAULT_JOB_TIMEOUT_MS, MAX_JOB_TIMEOUT_MS) / 1000
     path = f"{SPILL_ROOM}/job-{secrets.token_hex(8)}.txt"
     what = _subject(value, ctx).summary
+    what = what if len(what) <= NAME_CHARS else f"{what[: NAME_CHARS - 3]}..."
     argv = ["bash", "--noprofile", "--norc", "-c", value.command]
     job = ctx.jobs.start_shell(ShellCommand(what, argv, ctx.cwd, limit_s, path))
     text = prompt("tools/bash_started").format(id=job.id, limit=_worded(limit_s), path=path)

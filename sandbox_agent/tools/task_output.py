@@ -18,6 +18,9 @@ from sandbox_agent.types import JsonObject, Subject, ToolResult
 
 DEFAULT_TIMEOUT_MS = 30_000
 MAX_TIMEOUT_MS = 600_000
+MAX_OFFSET = 1 << 40
+"""Beyond what any file of a job has; larger numbers are not for every shell."""
+
 SHOWN_BYTES = 30_000
 """Of the output, in one answer."""
 
@@ -84,7 +87,7 @@ async def show(job: Job, offset: int | None) -> Shown:
     """
     ended = not job.running
     try:
-        found = await job.read(offset or 0, SHOWN_BYTES)
+        found = await job.read(min(offset or 0, MAX_OFFSET), SHOWN_BYTES)
         if offset is None and found.size_bytes > SHOWN_BYTES:
             found = await job.read(found.size_bytes - SHOWN_BYTES, SHOWN_BYTES)
     except OSError as exc:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from program import DONE, Program, containers_of, use
 
-from sandbox_agent.events import JobFinished
+from sandbox_agent.events import JobFinished, UserMessage
 from sandbox_agent.tape import read_tape
 
 pytestmark = pytest.mark.docker
@@ -44,7 +44,8 @@ def test_a_run_waits_for_its_job_and_its_changes_are_reviewed(program: Program) 
 
 
 def test_a_job_ends_with_the_run(program: Program) -> None:
-    """At the limit of the run it is killed with the container, and the record has its one end."""
+    """At the limit of the run it is killed with the container, the record has its one end, and whoever goes on with the
+    session is told that it runs no more."""
     model = program.script([{"tools": [behind("touch begun; sleep 1000")]}, {"text": "I wait."}, DONE])
     ended = program.call("run", "-p", "--mode", "bypassPermissions", "--timeout", "2", "--model", model, "x")
     record = read_tape(program.session() / "events.jsonl")
@@ -54,3 +55,7 @@ def test_a_job_ends_with_the_run(program: Program) -> None:
     assert [(event.state, event.note) for event in ends] == [("closed", "the session ended")]
     assert "begun" in program.call("diff", "last").stdout
     assert containers_of(program.session().name) == []
+    assert program.call("run", "-p", "-c", "--model", program.script([DONE]), "go on").code == 0
+    later = [entry.event for entry in read_tape(program.session() / "events.jsonl").entries[len(record.entries) :]]
+    said = [str(event.content) for event in later if isinstance(event, UserMessage)]
+    assert len([text for text in said if f"{ends[0].job_id} (`touch begun; sleep 1000`)" in text]) == 1

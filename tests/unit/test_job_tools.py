@@ -140,7 +140,7 @@ async def test_output_is_shown_from_any_byte(tmp_path: Path) -> None:
     async with jobs_rig(tmp_path) as rig:
         small = await rig.start("printf 'a\\303\\244b'")
         await rig.ended()
-        past = await rig.output(small, offset=99)
+        past = await rig.output(small, offset=10**30)
         assert not past.is_error
         assert "There is nothing from byte 4 on: the output has 4 bytes." in said(past)
         assert said(await rig.output(small, offset=1)).startswith("äb\n")
@@ -157,6 +157,33 @@ async def test_output_is_shown_from_any_byte(tmp_path: Path) -> None:
         assert f"offset {SHOWN_BYTES} goes on from here" in said(first)
         nothing = await rig.start("true")
         assert said(await rig.output(nothing)).endswith("[It has printed nothing.]")
+
+
+async def test_long_names_and_many_jobs_are_cut(tmp_path: Path) -> None:
+    """In every text for people and the model."""
+    async with jobs_rig(tmp_path) as rig:
+        ids = [await rig.start(f"echo {'x' * 5_000}")]
+        for _ in range(24):
+            await rig.ended()
+            ids.append(await rig.start("true"))
+        await rig.ended()
+        assert [len(job.what) for job in rig.session.jobs.of("main")][:2] == [200, 4]
+        refused = said(await rig.output("y" * 10_000))
+
+    assert "Yours are: 5 earlier ones, " in refused
+    assert (ids[4] in refused, ids[5] in refused, ids[24] in refused) == (False, True, True)
+    assert len(refused) < 2_000
+
+
+@pytest.mark.parametrize("fields", [{"offset": -1}, {"timeout": -1}, {"offset": 1.5}, {"block": "maybe"}, {"id": "x"}])
+async def test_bad_input_is_one_clear_line(tmp_path: Path, fields: dict[str, object]) -> None:
+    """It names the field."""
+    async with jobs_rig(tmp_path) as rig:
+        job_id = await rig.start("true")
+        refused = await rig.output(job_id, **fields)
+
+    assert refused.is_error
+    assert next(iter(fields)) in said(refused)
 
 
 async def test_a_link_in_place_of_the_output_is_not_followed(tmp_path: Path) -> None:
