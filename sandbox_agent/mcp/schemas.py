@@ -100,7 +100,7 @@ def _root(schema: JsonObject) -> JsonObject:
 
 
 def _merge(schema: JsonObject, key: str, branches: Any) -> None:
-    """Fields of all branches; needed is what all of them need (of `allOf`: what any does). The server checks the rest."""
+    """Fields of all branches; needed is what all of them need (`allOf`: what any does). The server checks the rest."""
     if not isinstance(branches, list) or not all(isinstance(one, dict) for one in branches):
         raise UnusableSchemaError(f"its input schema's {key} is not a list of schemas")
     whole = [
