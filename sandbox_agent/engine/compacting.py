@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sandbox_agent.engine import compaction, history
 from sandbox_agent.engine.asking import Choice, can_switch, other_model, request_of
 from sandbox_agent.engine.session import Session
-from sandbox_agent.engine.window import FULL_PART, ROOMY_PART, estimate
+from sandbox_agent.engine.window import ROOMY_PART, estimate
 from sandbox_agent.errors import ModelError, ModelOverloadedError, ReplayMismatchError
 from sandbox_agent.events import ConversationCompacted, ModelRetrying, Notice, ResultsTrimmed
 from sandbox_agent.models.base import Answer, ModelRequest, Retrying
@@ -48,7 +48,7 @@ async def make_room(session: Session, choice: Choice, spend: Spend) -> None:
         ModelError: it has to be summarised, and the model gave no summary.
     """
     used, window = await _lengths(session, choice)
-    if used < FULL_PART * window or _trimmed(session, used, window):
+    if not session.window.is_full(used, window) or _trimmed(session, used, window):
         return
     if not compaction.can_compact(session.messages):
         _trim(session, compaction.too_long_at_once(session.messages, window), used, window)
@@ -148,7 +148,7 @@ async def _compact(
     facts = compaction.Facts(permissions(session.policy, session.mode), session.ctx.cwd, jobs)
     shorter = compaction.compacted(session.messages, summary.text, facts, window)
     session.window.forget()
-    after = session.window.used(shorter, fixed(session))
+    after = session.window.floor_tokens = session.window.used(shorter, fixed(session))
     session.emit(
         ConversationCompacted(
             agent_id=session.agent_id,

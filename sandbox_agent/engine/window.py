@@ -18,6 +18,10 @@ FULL_PART = 0.8
 ROOMY_PART = 0.5
 """Trimming alone has to get a conversation below that part, or it would be done again a few turns later."""
 
+GROWN_PART = 0.2
+"""By that part of the window a summarised conversation has to grow before it is summarised again, however long it is: a
+task that alone nearly fills the window would else have a summary for each turn."""
+
 CHARS_PER_TOKEN = 3
 """Code has more than that, rarely less; it is better to be early."""
 _PICTURE_TOKENS = 2_000
@@ -50,6 +54,8 @@ class Window:
     """The window of one agent's model. `cap_tokens` is what the policy allows at most, None where it says nothing."""
 
     cap_tokens: int | None = None
+    floor_tokens: int = field(default=0, init=False)
+    """How long the conversation was after it was last summarised: a summary can hardly make it shorter."""
     _learned_tokens: dict[str | None, int | None] = field(default_factory=dict, init=False)
     """By the name of another model, None for the usual one."""
     _counted: tuple[int, int] | None = field(default=None, init=False)
@@ -97,6 +103,10 @@ class Window:
                 known = one, _chars(one.definitions() if isinstance(one, ToolPool) else one)
             self._sizes[id(one)] = known
         return sum(chars for _, chars in self._sizes.values()) // CHARS_PER_TOKEN
+
+    def is_full(self, used_tokens: int, window_tokens: int) -> bool:
+        """Whether a conversation so long has to become shorter."""
+        return used_tokens >= max(FULL_PART * window_tokens, self.floor_tokens + GROWN_PART * window_tokens)
 
     def forget(self) -> None:
         """The conversation is another one now: what was counted says nothing of it."""

@@ -289,3 +289,11 @@ async def test_with_a_fallback_a_summary_that_is_not_to_be_had_waits(tmp_path: P
     assert any(one.text == "the conversation could not be summarised now: overloaded" for one in of(events, Notice))
     assert [request.model for request in model.asked[:2]] == [None, "other"]
     assert "by the other" in texts(model.requests[-1])
+
+
+async def test_a_task_that_nearly_fills_the_window_has_no_summary_for_each_turn(tmp_path: Path) -> None:
+    """A summary cannot make it shorter; it has to grow first."""
+    model = Plays(9)
+    async with make_session(model, tmp_path, tools=[long_tool(300)], limits=limits(5_000)) as session:
+        assert finished(await play(session, "t" * 12_500)).status == "done"
+    assert 1 <= len(model.asked) <= 2
