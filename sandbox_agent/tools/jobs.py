@@ -97,8 +97,10 @@ class Job:
         """Where its output is, in a sentence; "" where it is in no file."""
         if self.output_path is None:
             return ""
+        if self.output_bytes is None:
+            return f"What it printed is in {self.output_path}."
         if self.file_bytes == self.output_bytes:
-            return f"{'What it has printed so far' if self.running else 'Its whole output'} is in {self.output_path}."
+            return f"Its whole output is in {self.output_path}."
         return f"It printed {self.output_bytes:,} bytes; {self.output_path} had room for {self.file_bytes:,} of them."
 
     def ended_words(self) -> str:
