@@ -22,6 +22,8 @@ from sandbox_agent.events import (
     ConversationCleared,
     ConversationCompacted,
     Event,
+    JobFinished,
+    JobStarted,
     PermissionDecided,
     RequestStarted,
     ResultsTrimmed,
@@ -50,6 +52,8 @@ _CONVERSATION = (
     ToolStarted,
     ToolFinished,
     CallDiscarded,
+    JobStarted,
+    JobFinished,
 )
 
 

@@ -11,6 +11,7 @@ from sandbox_agent.prompts import prompt
 from sandbox_agent.tape import Entry, TapeWriter
 
 KILLED_WITH_IT = "the process of the session was killed"
+NOT_IN_A_FORK = "no job is carried into a fork"
 
 _SHOWN = 10
 
@@ -41,15 +42,16 @@ def jobs_left(entries: Sequence[Entry], events: Iterable[Event]) -> JobsLeft:
         events: what its conversation goes by.
     """
     begun: dict[str, Entry] = {}
+    why = KILLED_WITH_IT
     for entry in entries:
         match entry.event:
-            case SessionStarted():
-                begun.clear()
+            case SessionStarted(forked_from=forked_from):
+                why = KILLED_WITH_IT if forked_from is None else NOT_IN_A_FORK
             case JobStarted(job_id=job_id):
                 begun[job_id] = entry
             case JobFinished(job_id=job_id):
                 begun.pop(job_id, None)
-    return JobsLeft(_unheard(events), tuple(_end(entry, entries[-1]) for entry in begun.values()))
+    return JobsLeft(_unheard(events), tuple(_end(entry, entries[-1], why) for entry in begun.values()))
 
 
 def _unheard(events: Iterable[Event]) -> tuple[JobStarted, ...]:
@@ -72,7 +74,7 @@ def _unheard(events: Iterable[Event]) -> tuple[JobStarted, ...]:
     return tuple(known.values())
 
 
-def _end(begun: Entry, last: Entry) -> JobFinished:
+def _end(begun: Entry, last: Entry, why: str) -> JobFinished:
     """It ran at least as long as the record goes on."""
     event = begun.event
     assert isinstance(event, JobStarted)
@@ -85,5 +87,5 @@ def _end(begun: Entry, last: Entry) -> JobFinished:
         state="closed",
         exit_code=None,
         duration_s=max(0.0, last.time_unix_s - begun.time_unix_s),
-        note=KILLED_WITH_IT,
+        note=why,
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from frontend_events import STARTED
 
-from sandbox_agent.engine.jobs_left import KILLED_WITH_IT, jobs_left
+from sandbox_agent.engine.jobs_left import KILLED_WITH_IT, NOT_IN_A_FORK, jobs_left
 from sandbox_agent.engine.queue import MessageQueue, Priority
 from sandbox_agent.events import Event, JobFinished, JobStarted, ToolResultsMessage, UserMessage
 from sandbox_agent.tape import TapeWriter, read_tape
@@ -58,7 +59,15 @@ def test_what_the_model_has_heard_is_not_told_again(tmp_path: Path) -> None:
 def test_what_ended_with_the_session_is_told_once(tmp_path: Path) -> None:
     """Closed, or ended when nobody listened any more; not what the run between has told, nor another agent's."""
     earlier = (STARTED, begun("old"), over("old", "closed"))
-    events = (*earlier, STARTED, told("old is over"), begun("a"), begun("b"), begun("c", "agent-1"), told("a and b run"))
+    events = (
+        *earlier,
+        STARTED,
+        told("old is over"),
+        begun("a"),
+        begun("b"),
+        begun("c", "agent-1"),
+        told("a and b run"),
+    )
     added, [text] = settled(tmp_path, *events, over("a", "closed"), over("b"), over("c", "closed", "agent-1"))
     assert added == []
     assert "a (`run a`), b (`run b`)" in text
@@ -78,6 +87,23 @@ def test_a_killed_session_gets_the_ends_that_it_never_wrote(tmp_path: Path) -> N
     assert [(event.job_id, event.state, event.note) for event in added if isinstance(event, JobFinished)] == [
         ("a", "closed", KILLED_WITH_IT),
         ("b", "closed", KILLED_WITH_IT),
+    ]
+    assert "a (`run a`)" in text
+
+
+def test_a_kill_before_the_ends_were_written_loses_none(tmp_path: Path) -> None:
+    """The run between was killed before it could."""
+    added, [text] = settled(tmp_path, STARTED, begun("a"), STARTED)
+    assert [event.job_id for event in added if isinstance(event, JobFinished)] == ["a"]
+    assert "a (`run a`)" in text
+
+
+def test_a_fork_has_no_jobs(tmp_path: Path) -> None:
+    """Its record says what became of those that its conversation speaks of, and the model is told."""
+    fork = replace(STARTED, forked_from="s-0", forked_step=2)
+    added, [text] = settled(tmp_path, fork, begun("a"), told("a runs"))
+    assert [(event.state, event.note) for event in added if isinstance(event, JobFinished)] == [
+        ("closed", NOT_IN_A_FORK)
     ]
     assert "a (`run a`)" in text
 
