@@ -16,6 +16,7 @@ from typing import Any
 from sandbox_agent.errors import SandboxStartError
 from sandbox_agent.sandboxes.base import MIB
 from sandbox_agent.sandboxes.egress.forwarder import FOLDER as FORWARDER_FOLDER
+from sandbox_agent.sandboxes.image_env import unset
 from sandbox_agent.sandboxes.images import Image
 from sandbox_agent.sandboxes.seccomp.profile import profile_text
 from sandbox_agent.sandboxes.spec import APART_UID, HOME, MAIN_UID, MEMLOCK_BYTES, SMALL_TMPFS, USER, SandboxSpec
@@ -55,7 +56,8 @@ ENV: Mapping[str, str] = {
     # Byte code beside the sources would show up among the changes of every session that runs Python.
     "PYTHONPYCACHEPREFIX": f"{HOME}/.cache/python",
 }
-"""The whole environment of every command. Nothing of the host's comes in."""
+"""The environment of every command, with what the image sets beside it and does no harm, see `image_env`. Nothing of
+the host's comes in."""
 
 _ENGINE_MASKED = (
     "/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
@@ -158,6 +160,7 @@ def create_body(
     """
     host_config = _host_config(spec, nofile)
     host_config["Tmpfs"] = volume_tmpfs(image) | host_config["Tmpfs"]
+    env = {**ENV, **spec.egress_env}
     return {
         "Image": image.id,
         "User": f"{MAIN_UID}:{MAIN_UID}",
@@ -166,7 +169,7 @@ def create_body(
         "Healthcheck": {"Test": ["NONE"]},
         "Hostname": HOSTNAME,
         "WorkingDir": WORKSPACE_MOUNT,
-        "Env": [f"{name}={value}" for name, value in {**ENV, **spec.egress_env}.items()],
+        "Env": [*(f"{name}={value}" for name, value in env.items()), *unset(image.env_names, env)],
         "StopTimeout": 1,
         "Tty": False,
         "OpenStdin": False,

@@ -29,13 +29,15 @@ class Image:
     """A local image. `id` is its content hash, so the name cannot come to mean something else meanwhile.
 
     `ours` is whether it was built by images/build.sh, or from such a one: then it has all that a sandbox needs.
-    `volumes` are the folders that it wants as volumes of their own, see `hardening.volume_tmpfs`.
+    `volumes` are the folders that it wants as volumes of their own, see `hardening.volume_tmpfs`; `env_names` are the
+    variables that it sets.
     """
 
     name: str
     id: str
     ours: bool = True
     volumes: tuple[str, ...] = ()
+    env_names: tuple[str, ...] = ()
 
 
 async def find_image(engine: Engine, name: str) -> Image:
@@ -54,4 +56,5 @@ async def find_image(engine: Engine, name: str) -> Image:
         ) from exc
     config = fields.get("Config") or {}
     volumes = tuple(sorted(config.get("Volumes") or ()))
-    return Image(full, str(fields["Id"]), LABEL_RECIPE in (config.get("Labels") or {}), volumes)
+    names = tuple(str(variable).partition("=")[0] for variable in config.get("Env") or ())
+    return Image(full, str(fields["Id"]), LABEL_RECIPE in (config.get("Labels") or {}), volumes, names)

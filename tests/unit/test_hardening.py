@@ -38,6 +38,16 @@ def test_an_image_decides_nothing_about_the_container() -> None:
     assert (made["Cmd"][0], made["WorkingDir"], made["Hostname"]) == ("sleep", "/workspace", "sandbox")
 
 
+def test_of_an_image_s_environment_stays_what_our_programs_do_not_obey() -> None:
+    """What is taken out stands there without a value, and never a variable that is set to one of ours."""
+    names = ("PATH", "LD_PRELOAD", "JAVA_HOME", "BASH_ENV", "GIT_PAGER", "GIT_DIR", "HTTPS_PROXY", "http_proxy", "HOME")
+    image = Image("their/image:1", "sha256:1", ours=False, env_names=names)
+    made = body(image, egress_env={"HTTPS_PROXY": "http://127.0.0.1:1"})["Env"]
+
+    assert [line for line in made if "=" not in line] == ["LD_PRELOAD", "BASH_ENV", "GIT_DIR", "http_proxy"]
+    assert {"GIT_PAGER=cat", "HTTPS_PROXY=http://127.0.0.1:1"} <= set(made)
+
+
 def test_every_limit_of_the_spec_arrives() -> None:
     """Memory is swap, too; nothing is left at the engine's default."""
     made = host(
