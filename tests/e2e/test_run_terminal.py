@@ -62,6 +62,27 @@ def test_always_keeps_a_rule_for_every_part_and_the_next_run_is_not_asked(progra
     assert program.call("run", "-p", "--model", program.script([{"tools": [bash("tee one")]}, DONE]), "x").code == 3
 
 
+def test_a_person_answers_a_question_and_says_yes_to_a_plan(program: Program) -> None:
+    """What waits for them is shown whole; while the model plans nothing is changed, then it is asked about again."""
+    choice = {"question": "Which store?", "header": "Store", "options": [{"label": "SQLite"}, {"label": "Postgres"}]}
+    plans = [use("EnterPlanMode"), *EDIT["tools"], use("AskUserQuestion", questions=[choice])]
+    agreed = {"expect": [{}, {"is_error": True, "contains": "plan mode"}, {"contains": "Postgres"}]}
+    turns = [{"tools": plans}, {**agreed, "tools": [use("ExitPlanMode", plan="1. look\n2. write")]}, EDIT, DONE]
+    with at_terminal(program, "run", "--model", program.script(turns), "do it") as (screen, process):
+        screen.wait_for("[1-2, or in your own words] > ")
+        screen.type("2\n")
+        assert "  | 1. look\n  | 2. write\n" in screen.wait_for("[y/n] > ")
+        screen.type("y\n")
+        screen.wait_for("[y/s/a/n] > ")
+        screen.type("n not now\n")
+        rest = screen.rest()
+
+        assert process.wait(30) == 3
+    assert "Nothing was changed." in rest
+    record = (program.session() / "events.jsonl").read_text()
+    assert record.count('"type":"mode_changed"') == 2
+
+
 def test_ctrl_c_at_a_question_is_a_no(program: Program) -> None:
     """The call does not run, and the record says so."""
     with at_terminal(program, "run", "--model", program.script([ASKS, DONE]), "do it") as (screen, process):
