@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sandbox_agent.engine import drifting, history
 from sandbox_agent.engine.jobs_left import JobsLeft, jobs_left
+from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ConfigError, RecordError
 from sandbox_agent.events import (
     AgentStarted,
@@ -146,6 +147,16 @@ def load_past(sessions: Path, wanted: str, workspace: Path) -> Past:
         planned=_in_plan_mode(events),
         jobs=jobs_left(tape.entries, events),
     )
+
+
+def take_up(session: Session, past: Past) -> None:
+    """Let a new session go on where an earlier one was, and make the record whole, so that the next resume finds it
+    so."""
+    session.journal.conversations |= past.conversations
+    session.drift_told = past.drift_told
+    for message in past.missing:
+        session.tape.append(message)  # the conversations have them already
+    past.jobs.settle(session.tape, session.queue)
 
 
 def _in_plan_mode(events: Iterable[Event]) -> bool:

@@ -31,12 +31,12 @@ Part = Sequence[Mapping[str, Any]] | Callable[[ModelRequest], Any]
 
 
 class Cast:
-    """Who plays which agent: by the text that its first message begins with. `requests` has what each was asked."""
+    """Who plays which agent: by the text that its first message begins with; a list has its answers in order, the same
+    for each agent of that text. `requests` has what was asked."""
 
     def __init__(self, parts: Mapping[str, Part]) -> None:
         self.parts = parts
         self.requests: dict[str, list[ModelRequest]] = {name: [] for name in parts}
-        self._count = 0
 
     async def __call__(self, request: ModelRequest) -> Any:
         words = first_words(request)
@@ -46,7 +46,7 @@ class Cast:
         if callable(part):
             said = part(request)
             return await said if inspect.isawaitable(said) else said
-        return part[len(self.requests[name]) - 1]
+        return part[sum(message["role"] == "assistant" for message in request.messages)]
 
 
 def first_words(request: ModelRequest) -> str:

@@ -45,7 +45,7 @@ async def test_one_in_the_background_is_launched_at_once_and_told_later(tmp_path
 
     assert asked[1] == LAUNCHED
     assert "agent-1" in asked[2]
-    assert asked[2].endswith("the report")
+    assert "\nthe report\n" in asked[2]
     assert (finished(events).status, finished(events).text) == ("done", "answer 3")
     assert [event.job_id for event in of(events, JobStarted)] == ["agent-1"]
     assert [(event.state, event.exit_code) for event in of(events, JobFinished)] == [("exited", None)]
@@ -64,7 +64,7 @@ async def test_one_that_fails_behind_is_told_as_failed(tmp_path: Path) -> None:
 
     [told] = [text for event in of(events, UserMessage) if "half of it" in (text := str(event.content[0]["text"]))]
     assert "failed (limit: the limit turns = 3 was reached)" in told
-    assert told.endswith("half of it")
+    assert "\nhalf of it\n" in told
 
 
 async def test_output_looks_earlier_and_stop_ends_it(tmp_path: Path) -> None:
