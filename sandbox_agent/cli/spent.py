@@ -13,6 +13,7 @@ from sandbox_agent.events import (
     ModelSwitched,
     RequestStarted,
     RunFinished,
+    SessionStarted,
 )
 from sandbox_agent.frontends import words
 from sandbox_agent.frontends.sanitise import sanitise
@@ -40,11 +41,18 @@ class Spent:
 
 
 def runs(entries: Iterable[Entry]) -> list[Spent]:
-    """Each run in the order of the record; one that was killed has the status "unfinished" and no cost."""
+    """Each run in the order of the record; one that was killed has the status "unfinished" and no cost.
+
+    What a fork has from the session that it comes from was used there.
+    """
     found: list[Spent] = []
-    turns, usage, limit = 0, Usage(), None
+    inherited, turns, usage, limit = False, 0, Usage(), None
     for entry in entries:
         match entry.event:
+            case SessionStarted() as event:
+                if turns and not inherited:
+                    found.append(Spent("unfinished", turns, usage, None))
+                inherited, turns, usage, limit = event.forked_from is not None, 0, Usage(), None
             case RequestStarted(agent_id="main"):
                 turns += 1
             case AssistantMessage() | ConversationCompacted() | ModelSwitched() as event:
@@ -57,7 +65,7 @@ def runs(entries: Iterable[Entry]) -> list[Spent]:
                 turns, usage, limit = 0, Usage(), None
             case _:
                 pass
-    if turns:
+    if turns and not inherited:
         found.append(Spent("unfinished", turns, usage, None))
     return found
 

@@ -95,3 +95,27 @@ def test_what_the_runs_of_a_session_used_is_shown_and_summed_up(
     ]
     [row] = map(json.loads, called("list", "--json").splitlines())
     assert (row["turns"], row["usage"]["input_tokens"], row["cost_usd"]) == (5, 2_043, None)
+
+
+def test_a_killed_run_counts_and_what_a_fork_was_given_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever comes after them."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    said = AssistantMessage(content=(), stop_reason="end_turn", model="m", usage=Usage(40, 2))
+    worked = [RequestStarted(turn=1), said]
+    forked = replace(STARTED, forked_from=PARENT, forked_step=3)
+    runs = {
+        PARENT: [STARTED, *worked, STARTED, *worked, ended("done", cost_usd=0.5)],
+        FORK: [forked, *worked, *worked],
+        FORK.replace("02", "03"): [forked, *worked, STARTED, *worked],
+    }
+    for session_id, events in runs.items():
+        folder = tmp_path / "sandbox-agent/sessions" / session_id
+        folder.mkdir(parents=True)
+        tape = TapeWriter(folder / "events.jsonl")
+        for event in events:
+            tape.append(event)
+        tape.close()
+    shown = [[line.split(" · ")[0] for line in called("show", name).splitlines()] for name in runs]
+    assert shown == [["run 1     unfinished", "run 2     done", "in all    2 runs"], [], ["run 1     unfinished"]]
