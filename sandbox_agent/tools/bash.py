@@ -182,7 +182,7 @@ def _ending(value: BashInput, ended: ExecResult, report: Report, timeout_s: floa
     if ended.leftover_processes and not ended.timed_out:
         notes.append(
             f"{ended.leftover_processes} process(es) still running when the command ended were killed: nothing "
-            "outlives its call."
+            "outlives its call, but for a command that is run with run_in_background."
         )
     return notes
 
