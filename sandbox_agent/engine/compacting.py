@@ -12,12 +12,12 @@ from typing import NamedTuple
 from sandbox_agent.engine import compaction, history
 from sandbox_agent.engine.asking import Choice, can_switch, other_model, request_of
 from sandbox_agent.engine.session import Session
-from sandbox_agent.engine.window import ROOMY_PART, estimate
+from sandbox_agent.engine.window import ROOMY_PART
 from sandbox_agent.errors import ModelError, ModelOverloadedError, ReplayMismatchError
 from sandbox_agent.events import ConversationCompacted, ModelRetrying, Notice, ResultsTrimmed
 from sandbox_agent.models.base import Answer, ModelRequest, Retrying
 from sandbox_agent.policy.policy import Policy
-from sandbox_agent.types import JsonObject, Mode, Usage
+from sandbox_agent.types import Mode, Usage
 
 TOO_LONG = frozenset({"prompt_too_long", "request_too_large"})
 """The kinds of a `ModelRejectedError` that a shorter conversation can mend."""
@@ -117,7 +117,7 @@ async def _lengths(session: Session, choice: Choice) -> _Lengths:
 def _trimmed(session: Session, used: int, window: int) -> bool:
     """Trim old results where that alone is enough for a while."""
     ids = compaction.worth_trimming(session.messages)
-    if used - _freed(session.messages, ids) > ROOMY_PART * window:
+    if _left(session, ids) > ROOMY_PART * window:
         return False
     return _trim(session, ids, used, window)
 
@@ -125,7 +125,7 @@ def _trimmed(session: Session, used: int, window: int) -> bool:
 def _trim(session: Session, ids: Sequence[str], used: int, window: int) -> bool:
     if not ids:
         return False
-    after = used - _freed(session.messages, ids)
+    after = min(used, _left(session, ids))
     session.emit(
         ResultsTrimmed(
             agent_id=session.agent_id,
@@ -221,10 +221,11 @@ def fixed(session: Session) -> tuple[object, ...]:
     return session.system, session.pool
 
 
-def _freed(messages: Sequence[JsonObject], ids: Sequence[str]) -> int:
-    shorter = list(messages)
+def _left(session: Session, ids: Sequence[str]) -> int:
+    """How long the conversation is without the results of these calls."""
+    shorter = list(session.messages)
     history.trim(shorter, ids)
-    return estimate(messages) - estimate(shorter)
+    return session.window.used(shorter, fixed(session))
 
 
 def permissions(policy: Policy, mode: Mode) -> str:

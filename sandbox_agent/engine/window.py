@@ -87,7 +87,8 @@ class Window:
         if self._counted is None:
             return estimated
         counted, then = self._counted
-        return max(counted + estimated - then, 0)
+        # What came is estimated, rather too high; what went is taken off in proportion, or it would be too much.
+        return counted + estimated - then if estimated >= then else counted * estimated // then
 
     def count(self, usage: Usage, messages: Sequence[JsonObject], fixed: Sequence[object] = ()) -> None:
         """Take the model's word for it, as its last answer gives it; `messages` are those with that answer."""

@@ -200,6 +200,8 @@ def test_what_the_model_counted_counts_and_the_rest_is_estimated() -> None:
     more = [*messages, {"role": "assistant", "content": [text("y" * 300)]}]
     assert 200 <= window.used(more) <= 230
     assert window.used([]) == 0
+    half = [{"role": "user", "content": [text("x" * 1_500)]}]
+    assert 50 <= window.used(half) <= 55  # in proportion: what was counted is far less than what was estimated
     window.count(Usage(), more)  # a model that says nothing of tokens
     assert window.used(messages) == 100
     window.forget()
