@@ -136,6 +136,18 @@ async def test_a_fault_of_what_it_runs_on_is_its_end(tmp_path: Path) -> None:
         assert rig.starts() == []
 
 
+async def test_the_oldest_ended_jobs_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs is never forgotten."""
+    monkeypatch.setattr("sandbox_agent.engine.jobs.MOST_KEPT", 2)
+    async with jobs_rig(tmp_path) as rig:
+        running = await rig.start("sleep 1000")
+        ended = []
+        for _ in range(4):
+            ended.append(await rig.start("true"))
+            await rig.output(ended[-1])
+        assert [job.id for job in rig.session.jobs.of("main")] == [running, *ended[-2:]]
+
+
 async def test_a_fault_of_the_work_fails_the_job(tmp_path: Path) -> None:
     """Whatever the kind of job."""
     async with jobs_rig(tmp_path) as rig:
