@@ -15,7 +15,8 @@ from sandbox_agent.sandboxes.base import MIB, FileChangedError, FileContent
 from sandbox_agent.tools.base import ToolContext, ToolInput, build_tool
 from sandbox_agent.tools.changes import unified_diff
 from sandbox_agent.tools.file_access import PathText, Place, explain, locate, read
-from sandbox_agent.tools.notebook_text import NO_KIND, Notebook, NotebookError, parse
+from sandbox_agent.tools.notebook_json import NO_KIND, NotebookError
+from sandbox_agent.tools.notebook_text import Notebook, parse
 from sandbox_agent.tools.write import DIFFED_BYTES
 from sandbox_agent.types import PathAccess, Subject, ToolResult
 

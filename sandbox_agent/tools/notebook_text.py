@@ -11,15 +11,23 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from json.decoder import scanstring  # type: ignore[attr-defined]  # the standard library's own, without a stub
 from typing import Any, NamedTuple
 
-_BLANK = re.compile(r"[ \t\n\r]*")
-_ESCAPED = re.compile(r"\\u00[89a-f]|\\u0[1-9a-f]|\\u[1-9a-f]", re.IGNORECASE)
-_DECODER = json.JSONDecoder()
+from sandbox_agent.tools.notebook_json import (
+    Cell,
+    Member,
+    NotebookError,
+    Style,
+    cells_of,
+    gap_before,
+    indent_at,
+    members_of,
+    skip,
+    small_number,
+    style_of,
+)
+
 _BOM = "\ufeff"
-NO_KIND = "unknown"
-"""Of a cell that does not say."""
 _FORMAT = 4
 _ID_SINCE_MINOR = 5
 _ID_CHARS = 8
@@ -28,60 +36,12 @@ _ONLY_CODE: dict[str, Any] = {"execution_count": None, "outputs": []}
 """What a code cell has and others have not, as it is before it ever ran."""
 
 
-class NotebookError(Exception):
-    """The text is no notebook that can be edited; the message says why."""
-
-
-class Member(NamedTuple):
-    """A key of an object and its value: `start` is where the key begins, `value` where the value does."""
-
-    key: str
-    start: int
-    value: int
-    end: int
-
-
-class Cell(NamedTuple):
-    """A cell and where it stands."""
-
-    start: int
-    end: int
-    content: dict[str, Any]
-
-    @property
-    def id(self) -> str | None:
-        found = self.content.get("id")
-        return found if isinstance(found, str) else None
-
-    @property
-    def kind(self) -> str:
-        return str(self.content.get("cell_type", NO_KIND))
-
-
 class Change(NamedTuple):
     """What goes in place of a piece of the text."""
 
     start: int
     end: int
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """How the notebook is written. `newline` is "" where all stands on one line."""
-
-    newline: str
-    unit: str
-    comma: str
-    colon: str
-    ascii_only: bool
-
-    def write(self, value: Any, indent: str | None) -> str:
-        """JSON for a value that begins on a line indented so; None: on one line with what is around it."""
-        if indent is None or not self.newline:
-            return json.dumps(value, ensure_ascii=self.ascii_only, separators=(self.comma, self.colon))
-        text = json.dumps(value, ensure_ascii=self.ascii_only, indent=self.unit, separators=(",", self.colon))
-        return text.replace("\n", self.newline + indent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +88,7 @@ class Notebook:
             )
         if kind == "code" and cell.content.get("attachments"):
             raise NotebookError("it has attachments, which a code cell cannot have. Insert a new cell instead.")
-        members, _ = _object(self.text, cell.start)
+        members, _ = members_of(self.text, cell.start)
         wanted: dict[str, Any] = {"cell_type": kind, "source": _source(source, cell.content.get("source"))}
         unwanted = set() if kind == cell.kind else {"attachments"}
         if kind == "code":
@@ -162,7 +122,7 @@ class Notebook:
         keys = sorted(new, key=lambda key: (order.index(key) if key in order else len(order), key))
         ordered = {key: new[key] for key in (sorted(new) if order == sorted(order) else keys)}
         spread = "\n" in self.text[like.start : like.end]
-        cell = self.style.write(ordered, _indent_at(self.text, like.start) if spread else None)
+        cell = self.style.write(ordered, indent_at(self.text, like.start) if spread else None)
         if number == 0:
             return _changed(self.text, [Change(like.start, like.start, f"{cell},{self._gap()}")]), ident
         end = self.cells[number - 1].end
@@ -179,7 +139,7 @@ class Notebook:
 
     def _value(self, start: int, value: Any) -> str:
         """A value as it is written behind a key that begins at `start`."""
-        return self.style.write(value, _indent_at(self.text, start))
+        return self.style.write(value, indent_at(self.text, start))
 
     def _added(self, members: Sequence[Member], key: str, value: Any) -> Change:
         """A member put among others: where its name belongs if they are sorted, else behind them."""
@@ -187,14 +147,14 @@ class Notebook:
         later = next((member for member in members if member.key > key), None) if names == sorted(names) else None
         behind = later or members[-1]
         text = json.dumps(key) + self.style.colon + self._value(behind.start, value)
-        gap = _gap_before(self.text, behind.start)
+        gap = gap_before(self.text, behind.start)
         if later is not None:
             return Change(later.start, later.start, f"{text},{gap}")
         return Change(behind.end, behind.end, f",{gap}{text}")
 
     def _first(self, new: dict[str, Any]) -> str:
         """The text with the only cell."""
-        outer = _indent_at(self.text, self.text.rfind('"cells"', 0, self.opening))
+        outer = indent_at(self.text, self.text.rfind('"cells"', 0, self.opening))
         new = dict(sorted(new.items()))
         if outer is None or not self.style.newline:
             return _changed(self.text, [Change(self.opening + 1, self.closing, self.style.write(new, None))])
@@ -205,8 +165,8 @@ class Notebook:
     def _gap(self) -> str:
         """What stands between the comma behind a cell and the next one."""
         if len(self.cells) > 1:
-            return _gap_before(self.text, self.cells[1].start)
-        return _gap_before(self.text, self.cells[0].start) or self.style.comma.removeprefix(",")
+            return gap_before(self.text, self.cells[1].start)
+        return gap_before(self.text, self.cells[0].start) or self.style.comma.removeprefix(",")
 
     def _fresh_id(self, number: int, source: str) -> str:
         """An id that no cell has; the same call on the same notebook gets the same, so that a run can be repeated."""
@@ -238,14 +198,14 @@ def parse(data: bytes) -> Notebook:
 
 
 def _parsed(text: str) -> Notebook:
-    start = _skip(text, len(_BOM) if text.startswith(_BOM) else 0)
+    start = skip(text, len(_BOM) if text.startswith(_BOM) else 0)
     if text[start : start + 1] != "{":
         raise json.JSONDecodeError("expected an object", text, start)
-    members, end = _object(text, start)
-    if _skip(text, end) != len(text):
-        raise json.JSONDecodeError("extra data", text, _skip(text, end))
+    members, end = members_of(text, start)
+    if skip(text, end) != len(text):
+        raise json.JSONDecodeError("extra data", text, skip(text, end))
     places = {member.key: member for member in members}
-    values = {key: _number(text, places.get(key)) for key in ("nbformat", "nbformat_minor")}
+    values = {key: small_number(text, places.get(key)) for key in ("nbformat", "nbformat_minor")}
     if "worksheets" in places or values["nbformat"] != _FORMAT:
         found = f"format {values['nbformat']}" if values["nbformat"] else "a format that it does not name"
         raise NotebookError(
@@ -254,89 +214,8 @@ def _parsed(text: str) -> Notebook:
         )
     if "cells" not in places or text[places["cells"].value] != "[":
         raise NotebookError("it has no list of cells, so it is no notebook.")
-    cells, closing = _array(text, places["cells"].value)
-    return Notebook(text, cells, places["cells"].value, closing, values["nbformat_minor"] or 0, _style(text, members))
-
-
-def _style(text: str, members: Sequence[Member]) -> Style:
-    first = members[0]
-    gap = _gap_before(text, first.start)
-    newline = "" if "\n" not in gap else "\r\n" if "\r\n" in gap else "\n"
-    colon = text[_key_end(text, first) : first.value]
-    between = _gap_before(text, members[1].start) if len(members) > 1 else " "
-    return Style(
-        newline=newline,
-        unit=gap.rpartition("\n")[2] if newline else "",
-        comma="," + (" " if between and not newline else ""),
-        colon=colon if colon in (":", ": ") else ": ",
-        ascii_only=text.isascii() and _ESCAPED.search(text) is not None,
-    )
-
-
-def _object(text: str, start: int) -> tuple[list[Member], int]:
-    """The members of the object that begins at `start`, and its end."""
-    members: list[Member] = []
-    at = _skip(text, start + 1)
-    while text[at : at + 1] != "}":
-        if members:
-            at = _skip(text, _expect(text, at, ","))
-        key_start = at
-        key, at = scanstring(text, _expect(text, at, '"'), True)
-        value = _skip(text, _expect(text, _skip(text, at), ":"))
-        if any(member.key == key for member in members):
-            raise NotebookError(f"it has two keys {key[:80]!r} in one object; it must be put right with Edit first.")
-        _, end = _DECODER.raw_decode(text, value)
-        members.append(Member(key, key_start, value, end))
-        at = _skip(text, end)
-    return members, at + 1
-
-
-def _array(text: str, start: int) -> tuple[tuple[Cell, ...], int]:
-    """The cells of the list that begins at `start`, and where its closing bracket is."""
-    cells: list[Cell] = []
-    at = _skip(text, start + 1)
-    while text[at : at + 1] != "]":
-        if cells:
-            at = _skip(text, _expect(text, at, ","))
-        content, end = _DECODER.raw_decode(text, at)
-        if not isinstance(content, dict):
-            raise NotebookError(f"its cell {len(cells)} is no object; it must be put right with Edit first.")
-        cells.append(Cell(at, end, content))
-        at = _skip(text, end)
-    return tuple(cells), at
-
-
-def _expect(text: str, at: int, char: str) -> int:
-    if text[at : at + 1] != char:
-        raise json.JSONDecodeError(f"expected {char}", text, at)
-    return at + 1
-
-
-def _skip(text: str, at: int) -> int:
-    blank = _BLANK.match(text, at)
-    assert blank is not None
-    return blank.end()
-
-
-def _number(text: str, member: Member | None) -> int | None:
-    value = text[member.value : member.end] if member is not None else ""
-    return int(value) if re.fullmatch(r"[0-9]{1,4}", value) else None
-
-
-def _key_end(text: str, member: Member) -> int:
-    end: int = scanstring(text, member.start + 1, True)[1]
-    return end
-
-
-def _gap_before(text: str, at: int) -> str:
-    """The white space that ends at a place."""
-    return text[len(text[:at].rstrip(" \t\n\r")) : at]
-
-
-def _indent_at(text: str, at: int) -> str | None:
-    """How the line is indented that begins with what is at a place; None if something stands before it."""
-    line = text[text.rfind("\n", 0, at) + 1 : at] if at >= 0 else "?"
-    return line if not line.strip(" \t") and text.find("\n", 0, at) >= 0 else None
+    cells, closing = cells_of(text, places["cells"].value)
+    return Notebook(text, cells, places["cells"].value, closing, values["nbformat_minor"] or 0, style_of(text, members))
 
 
 def _source(source: str, like: object) -> str | list[str]:
