@@ -12,6 +12,10 @@ from typing import Any, NamedTuple
 NO_KIND = "unknown"
 """Of a cell that does not say."""
 
+MAX_KEYS = 1000
+MAX_CELLS = 50_000
+"""More would keep the engine busy for seconds, and are nobody's notebook."""
+
 _BLANK = re.compile(r"[ \t\n\r]*")
 _ESCAPED = re.compile(r"\\u00[89a-f]|\\u0[1-9a-f]|\\u[1-9a-f]", re.IGNORECASE)
 _DECODER = json.JSONDecoder()
@@ -94,6 +98,8 @@ def members_of(text: str, start: int) -> tuple[list[Member], int]:
         if key in names:
             raise NotebookError(f"it has two keys {key[:80]!r} in one object; it must be put right with Edit first.")
         _, end = _DECODER.raw_decode(text, value)
+        if len(names) >= MAX_KEYS:
+            raise NotebookError(f"it has an object of more than {MAX_KEYS:,} keys, which no notebook has.")
         names.add(key)
         members.append(Member(key, key_start, value, end))
         at = skip(text, end)
@@ -108,6 +114,8 @@ def cells_of(text: str, start: int) -> tuple[tuple[Cell, ...], int]:
         if cells:
             at = skip(text, _expect(text, at, ","))
         content, end = _DECODER.raw_decode(text, at)
+        if len(cells) >= MAX_CELLS:
+            raise NotebookError(f"it has more than {MAX_CELLS:,} cells.")
         if not isinstance(content, dict):
             raise NotebookError(f"its cell {len(cells)} is no object; it must be put right with Edit first.")
         cells.append(Cell(at, end, content))

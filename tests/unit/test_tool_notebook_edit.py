@@ -188,6 +188,8 @@ async def test_the_style_of_the_file_stays(style: str) -> None:
         (b'{"cells": [], "cells": [], "nbformat": 4}', "two keys 'cells'"),
         (b'{"cells": [{"source": "a", "source": "b", "cell_type": "raw"}], "nbformat": 4}', "two keys 'source'"),
         (b'{"cells": [{"id": "x"}], "nbformat": 4}', "no cell_type or no source"),
+        (b"{%s}" % b", ".join(b'"%d": 1' % number for number in range(1001)), "more than 1,000 keys"),
+        (b'{"cells": [%s], "nbformat": 4}' % b", ".join([b"{}"] * 50_001), "more than 50,000 cells"),
         (b'{"cells": [{"source": "a", "cell_type": "odd"}], "nbformat": 4}', "of the kind 'odd'"),
     ],
 )
