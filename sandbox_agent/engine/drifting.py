@@ -65,6 +65,6 @@ async def look_now_and_then(look: Callable[[], Awaitable[None]], *, every_s: flo
         started_s = time.monotonic()
         try:
             await look()
-        except WorkspaceError:
+        except (WorkspaceError, OSError):
             return
         wait_s = max(every_s, LOOK_SHARE * (time.monotonic() - started_s))

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from attack_ground import SOURCE, answered, attempt, catalogue, planted, token_of
 
-from sandbox_agent.cli.attack.attempts import script_of
-from sandbox_agent.cli.attack.view import container_words, policy_words
-from sandbox_agent.cli.attack.watch import judge
+from sandbox_agent.cli.attack.attempts import Catalogue, Group, script_of
+from sandbox_agent.cli.attack.ground import differences, snapshot
+from sandbox_agent.cli.attack.view import Applied, Report, container_words, document, policy_words
+from sandbox_agent.cli.attack.watch import Outcome, judge
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.models.script_file import Script
 
@@ -183,3 +184,28 @@ def test_an_attempt_that_does_not_exist_is_named(tmp_path: Path) -> None:
     """With those that do."""
     with pytest.raises(ConfigError, match="--only nothing: there is no such attempt; there are auto-load, "):
         catalogue().only(["nothing"])
+
+
+def test_a_report_is_not_good_when_the_container_was_not_tried(tmp_path: Path) -> None:
+    """A refusal in the run without rules says nothing of the container."""
+    one = attempt("no")
+    with planted(tmp_path) as ground:
+        ran, refused = judge(one, [answered("no")], [], ground), judge(one, [answered(None, "deny")], [], ground)
+    made = Catalogue(groups=(Group(group="g", attempts=(one,)),))
+
+    def report(judged: Outcome, forced: Outcome) -> Report:
+        return Report(made, "p", (judged,), (forced,), (), (), Applied(0, 0, {}, ()), "", (), 1.0)
+
+    assert report(refused, ran).held
+    assert not report(refused, refused).held
+    document_of = [document(report(refused, forced))["attempts"][0]["held"] for forced in (ran, refused)]
+    assert document_of == [True, False]
+
+
+def test_what_cannot_be_looked_at_any_more_counts_as_changed(tmp_path: Path) -> None:
+    """A folder that went away takes all that was in it along, and is told, not a fault of ours."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("x")
+    before = snapshot(tmp_path)
+
+    assert differences(before, snapshot(tmp_path / "nowhere")) == [("folder", "is gone"), ("folder/file", "is gone")]

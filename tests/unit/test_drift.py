@@ -111,14 +111,15 @@ def test_only_the_first_of_very_many_are_named() -> None:
     assert (len(event.changed), event.changed_count) == (TOLD_PATHS, TOLD_PATHS + 5)
 
 
-async def test_looking_ends_where_the_folder_cannot_be_looked_at() -> None:
+@pytest.mark.parametrize("fault", [WorkspaceError("gone"), PermissionError("closed")])
+async def test_looking_ends_where_the_folder_cannot_be_looked_at(fault: Exception) -> None:
     """The run goes on; the review says what is wrong."""
     looks = []
 
     async def look() -> None:
         looks.append(1)
         if len(looks) == 3:
-            raise WorkspaceError("gone")
+            raise fault
 
     with anyio.fail_after(5):
         await look_now_and_then(look, every_s=0.001)

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from engine_session import Named, make_session, make_tool, play, results, use
 
-from sandbox_agent.engine.preparing import prepare
+from sandbox_agent.engine.preparing import LOOKS_AT_ONCE, prepare
 from sandbox_agent.engine.scheduler import Call
 from sandbox_agent.policy.shell import analyse
 from sandbox_agent.sandboxes.fake import FakeSandbox
@@ -43,6 +43,23 @@ async def test_the_event_loop_goes_on_meanwhile() -> None:
         group.start_soon(meanwhile)
         await prepare([call("A", look), call("B", look)])
     assert goes_on.is_set()
+
+
+async def test_many_looks_leave_threads_for_everything_else() -> None:
+    """An answer with more calls than there are threads holds nothing up that has nothing to do with it."""
+    let_go, looking = threading.Event(), threading.Semaphore(0)
+
+    def look(value: Named) -> None:
+        looking.release()
+        assert let_go.wait(WAIT_S)
+
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as group:
+            group.start_soon(prepare, [call("A", look)] * 100)
+            for _ in range(LOOKS_AT_ONCE):
+                await anyio.to_thread.run_sync(looking.acquire)
+            assert not looking.acquire(blocking=False)
+            let_go.set()
 
 
 async def test_a_look_that_hangs_does_not_outlive_the_interest_in_it() -> None:
@@ -90,7 +107,7 @@ def test_bash_takes_its_command_apart_once(command: str) -> None:
     assert BASH.prepare is not None
     value = BashInput(command=command)
     BASH.prepare(value)
-    parsed = analyse.cache_info().misses
+    parsed = analyse(command)
     assert BASH.read_only(value) is (command == "ls")
     BASH.subject(value, ToolContext(FakeSandbox(), "/home/me/project"))
-    assert analyse.cache_info().misses == parsed
+    assert analyse(command) is parsed

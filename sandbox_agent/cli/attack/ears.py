@@ -55,8 +55,12 @@ def listening() -> Iterator[Ears]:
         streams, datagrams = {f"127.0.0.1:{port}": first}, {}
         datagrams[f"127.0.0.1:{port}/udp"] = _bound(stack, socket.SOCK_DGRAM, ("127.0.0.1", port))
         for address in _bridge_addresses():
-            streams[f"{address}:{port}"] = _bound(stack, socket.SOCK_STREAM, (address, port))
-            datagrams[f"{address}:{port}/udp"] = _bound(stack, socket.SOCK_DGRAM, (address, port))
+            try:
+                stream = _bound(stack, socket.SOCK_STREAM, (address, port))
+                datagram = _bound(stack, socket.SOCK_DGRAM, (address, port))
+            except OSError:  # the port is somebody's there, or the bridge has just gone
+                continue
+            streams[f"{address}:{port}"], datagrams[f"{address}:{port}/udp"] = stream, datagram
         name = f"sandbox-agent-attack-{port}"
         abstract = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         abstract.bind(f"\0{name}")

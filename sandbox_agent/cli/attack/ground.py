@@ -21,6 +21,8 @@ from sandbox_agent.config import config_dir
 from sandbox_agent.errors import ConfigError
 
 PLANT_TIMEOUT_S = 30
+_UNSEEN = "cannot be read"
+"""Stands for content that nothing of ours has: what keeps us from looking is a change, and no reason not to report."""
 PROCESS_VARIABLE = "SANDBOX_AGENT_DEMO_SECRET"
 """Set in our own environment while the attack goes on: it must not be found in any container."""
 
@@ -116,15 +118,25 @@ def snapshot(folder: Path) -> Mapping[str, Entry]:
     found: dict[str, Entry] = {}
     folders = [folder]
     while folders:
-        with os.scandir(folders.pop()) as entries:
-            for entry in entries:
+        for entry in _listed(folders.pop()):
+            try:
                 info = entry.stat(follow_symlinks=False)
-                found[os.path.relpath(entry.path, folder)] = Entry(
-                    info.st_mode, info.st_uid, _content(entry.path, info)
-                )
-                if stat.S_ISDIR(info.st_mode):
-                    folders.append(Path(entry.path))
+                content = _content(entry.path, info)
+            except FileNotFoundError:
+                continue  # it went just now: it is missing from what there was
+            found[os.path.relpath(entry.path, folder)] = Entry(info.st_mode, info.st_uid, content)
+            if stat.S_ISDIR(info.st_mode):
+                folders.append(Path(entry.path))
     return found
+
+
+def _listed(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in a folder; nothing where it cannot be listed any more, so that all of it is missing."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
 
 
 def differences(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> list[tuple[str, str]]:
@@ -144,9 +156,12 @@ def _content(path: str, info: os.stat_result) -> str:
         return os.readlink(path)
     if not stat.S_ISREG(info.st_mode):
         return ""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(fd, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(fd, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as exc:
+        return f"{_UNSEEN} ({exc.strerror})"
 
 
 def _own_policy() -> Mapping[str, Entry]:

@@ -49,11 +49,13 @@ class Report:
 
     @property
     def held(self) -> bool:
-        """Whether every attempt was made in both runs and held, and nothing reached the machine."""
+        """Whether every attempt was made in both runs, got to the container in the second, and held; and nothing
+        reached the machine."""
         wanted = len(self.catalogue.attempts)
         complete = len(self.judged) == len(self.forced) == wanted and self.applied is not None
         faults = bool(self.machine) or (self.applied is not None and bool(self.applied.faults))
-        return complete and not faults and all(one.held for one in (*self.judged, *self.forced))
+        tried = all(one.tried for one in self.forced)
+        return complete and tried and not faults and all(one.held for one in (*self.judged, *self.forced))
 
 
 def show_head(printer: Printer, policy: str) -> None:
@@ -81,6 +83,8 @@ def show_group(printer: Printer, name: str) -> None:
 def show_attempt(printer: Printer, judged: Outcome | None, forced: Outcome) -> None:
     """One line; below it what went wrong, if anything did."""
     faults = [*(judged.faults if judged else ("was not made under the policy",)), *forced.faults]
+    if not forced.tried:
+        faults.append("nothing of it got to the container, so that was not tried")
     line = Text("OPEN  " if faults else "held  ", style="bold red" if faults else "green")
     line.append(f"{forced.attempt.what:<{_WHAT}}", style="default not bold")
     policy = policy_words(judged)
@@ -129,6 +133,7 @@ def show_end(printer: Printer, report: Report) -> None:
     printer.gap()
     number, spent = words.count(len(report.catalogue.attempts), "attempt"), words.duration(report.duration_s)
     bad = {one.attempt.id for one in report.judged + report.forced if not one.held}
+    bad |= {one.attempt.id for one in report.forced if not one.tried}
     if report.held:
         printer.line(f"{len(report.catalogue.attempts)} of {number} held, in {spent}.", style="bold green")
         printer.line(report.isolation, style="dim")
@@ -180,7 +185,7 @@ def document(report: Report) -> JsonObject:
                 "id": attempt.id,
                 "group": group.group,
                 "what": attempt.what,
-                "held": all(run.get(attempt.id) is not None and run[attempt.id].held for run in (judged, forced)),
+                "held": _held(judged.get(attempt.id)) and _held(forced.get(attempt.id), tried=True),
                 "with_policy": _fields(judged.get(attempt.id)),
                 "without_rules": _fields(forced.get(attempt.id)),
             }
@@ -197,6 +202,10 @@ def document(report: Report) -> JsonObject:
             "faults": list(applied.faults),
         },
     }
+
+
+def _held(outcome: Outcome | None, *, tried: bool = False) -> bool:
+    return outcome is not None and outcome.held and (outcome.tried or not tried)
 
 
 def _fields(outcome: Outcome | None) -> JsonObject | None:

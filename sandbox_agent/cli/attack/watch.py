@@ -61,6 +61,11 @@ class Outcome:
         return not self.faults
 
     @property
+    def tried(self) -> bool:
+        """Whether any of it got to the container."""
+        return self.container is not None
+
+    @property
     def decided(self) -> Answered | None:
         """The call whose decision says most: the first that a rule refused, else that was refused, else the first."""
         refused = [call for call in self.calls if not call.ran]
