@@ -17,14 +17,14 @@ from sandbox_agent.cli.signals import Stop
 from sandbox_agent.config import state_dir
 from sandbox_agent.engine.open import open_session
 from sandbox_agent.engine.session import Session
-from sandbox_agent.errors import ConfigError
+from sandbox_agent.errors import ConfigError, SandboxAgentError
 from sandbox_agent.frontends.approve import ConsoleApprover
 from sandbox_agent.frontends.chat import Chat
 from sandbox_agent.frontends.chat_history import HISTORY_FILE, ChatHistory
 from sandbox_agent.frontends.chat_screen import ChatScreen
 from sandbox_agent.frontends.console import ConsoleView
 from sandbox_agent.frontends.questions import ConsoleQuestions
-from sandbox_agent.frontends.summary import RunSummary
+from sandbox_agent.frontends.summary import RunSummary, status_of
 
 
 def chat(message: str | None, *, apply: Apply | None, verbose: bool, **options: Any) -> int:
@@ -68,13 +68,16 @@ async def _session(screen: ChatScreen, history: ChatHistory, job: Job) -> None:
                 job.summary.end("interrupted", None)
             if job.stop.cause is None:
                 await finish(job, session)
-                _settle(job.summary)
+                _settle(job.summary, session.fault)
     finally:
         if session is not None:
             job.summary.record_head = session.tape.head
 
 
-def _settle(summary: RunSummary) -> None:
-    """Who says nothing, or stops the agent and leaves then, has what they wanted."""
-    if summary.fault_status is None and (summary.finished is None or summary.finished.status == "interrupted"):
+def _settle(summary: RunSummary, fault: SandboxAgentError | None) -> None:
+    """How a chat ended whose last run does not say it: the sandbox was lost while nothing ran; or the person said
+    nothing, or stopped the agent and left then, and has what they wanted."""
+    if fault is not None and summary.status != status_of(fault):
+        summary.end(status_of(fault), str(fault))
+    elif summary.fault_status is None and (summary.finished is None or summary.finished.status == "interrupted"):
         summary.end("done", None)

@@ -152,6 +152,7 @@ class Session:
     turn_scope: anyio.CancelScope | None = None
     interrupted: bool = False
     fault: SandboxAgentError | None = None
+    failed: anyio.Event = field(default_factory=anyio.Event)
     drift_told: dict[str, str] = field(default_factory=dict)
     unapplied: set[str] | None = None
     _notes_told: set[str] = field(default_factory=set)
@@ -327,5 +328,6 @@ class Session:
     def fail(self, fault: SandboxAgentError) -> None:
         """End the running turn because the sandbox is gone, even while the model is still answering."""
         self.fault = fault
+        self.failed.set()
         if self.scope is not None:
             self.scope.cancel()

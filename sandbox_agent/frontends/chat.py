@@ -135,7 +135,7 @@ class Chat:
             self._screen.printer.line(f"not delivered: {sanitise(text)}", "yellow")
 
     async def _rest(self) -> None:
-        """Show what happens until a message waits, or the person leaves.
+        """Show what happens until a message waits, the person leaves, or the sandbox is gone.
 
         When the last run did not end by itself, only the person can have the next one begin.
         """
@@ -151,6 +151,7 @@ class Chat:
             else:
                 group.start_soon(until, self._session.queue.arrived)
             group.start_soon(until, self._left.wait)
+            group.start_soon(until, self._session.failed.wait)
             events = self._session.listen()
             try:
                 async for event in events:

@@ -264,8 +264,7 @@ class ChatScreen:
         return self._handed.status()
 
     def _key_pressed(self, _: object) -> None:
-        if self._question is None:
-            self._typed_s = anyio.current_time()
+        self._typed_s = anyio.current_time()
 
     def _something_to_print(self) -> None:
         if self._app is not None and self._app.loop is not None and not self._printing:

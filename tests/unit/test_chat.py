@@ -15,6 +15,7 @@ from engine_session import make_session, make_tool, of, recorded, use
 
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
+from sandbox_agent.errors import SandboxError
 from sandbox_agent.events import ConversationCleared, ModeChanged, ModelChanged, RunFinished
 from sandbox_agent.frontends.approve import ConsoleApprover
 from sandbox_agent.frontends.chat import Chat
@@ -276,14 +277,20 @@ async def test_leaving_ends_what_runs(tmp_path: Path, keys: str) -> None:
     assert runs(tmp_path) == ["interrupted"]
 
 
-async def test_a_sandbox_that_is_gone_is_the_end(tmp_path: Path) -> None:
-    """There is nothing left to talk about."""
-    from sandbox_agent.errors import SandboxError
+@pytest.mark.parametrize("meanwhile", [True, False])
+async def test_a_sandbox_that_is_gone_is_the_end(tmp_path: Path, meanwhile: bool) -> None:
+    """There is nothing left to talk about, whether it was lost between runs or within one."""
+
+    def dying(request: ModelRequest) -> Turn:
+        raise SandboxError("the container died")
 
     with anyio.fail_after(20):
-        async with at_desk(tmp_path) as desk, make_session(Model({"text": "Hi."}), tmp_path) as session:
-            session.fail(SandboxError("the container died"))
+        async with at_desk(tmp_path) as desk, make_session(dying, tmp_path) as session:
             chat = Chat(session, desk.screen, desk.history, ConsoleView(desk.screen.printer).feed)
-            await chat.hold("hi")
+            async with anyio.create_task_group() as group:
+                group.start_soon(chat.hold, None if meanwhile else "hi")
+                await anyio.wait_all_tasks_blocked()
+                if meanwhile:
+                    session.fail(SandboxError("the container died"))
 
-    assert not chat.interrupted
+    assert runs(tmp_path) == ([] if meanwhile else ["sandbox_error"])
