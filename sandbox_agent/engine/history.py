@@ -30,9 +30,7 @@ def extend(messages: list[JsonObject], event: Event) -> None:
     """Do to the conversation what `event` does to it, which is nothing for most events."""
     match event:
         case AssistantMessage(content=content):
-            # The API refuses an assistant message that ends in thinking; one of nothing else has said nothing.
-            if any(block.get("type") not in ("thinking", "redacted_thinking") for block in content):
-                _append(messages, "assistant", content)
+            _append(messages, "assistant", _up_to_the_last_word(content))
         case UserMessage(content=content) | ToolResultsMessage(content=content):
             _append(messages, "user", content)
         case ResultsTrimmed(tool_use_ids=ids):
@@ -137,6 +135,17 @@ def _append(messages: list[JsonObject], role: str, content: Sequence[JsonObject]
         messages[-1] = {"role": role, "content": [*messages[-1]["content"], *blocks]}
     else:
         messages.append({"role": role, "content": blocks})
+
+
+def _up_to_the_last_word(content: Sequence[JsonObject]) -> Sequence[JsonObject]:
+    """An answer without the thinking at its end, which the API does not take back: it was cut in the middle of it, or
+    has said nothing else."""
+    end = len(content)
+    while end and (
+        content[end - 1].get("type") in ("thinking", "redacted_thinking") or _is_empty_text(content[end - 1])
+    ):
+        end -= 1
+    return content[:end]
 
 
 def _split_results(blocks: Sequence[JsonObject]) -> tuple[list[JsonObject], list[JsonObject]]:

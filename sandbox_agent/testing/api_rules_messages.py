@@ -72,6 +72,8 @@ def _check_message(message: Any, where: str, own_blocks: frozenset[str], *, fina
     for place, block in enumerate(content):
         if role == "user" or not isinstance(block, dict) or block.get("type") not in own_blocks:
             _check_block(block, _ROLE_BLOCKS[role], f"{where}.content.{place}")
+    if role == "assistant" and content and content[-1].get("type") in ("thinking", "redacted_thinking"):
+        refuse(where, f"The final block in an assistant message cannot be `{content[-1]['type']}`.")
     if (
         prefill
         and content

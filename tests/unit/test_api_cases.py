@@ -204,6 +204,16 @@ CASES: dict[str, Case] = {
         [{"content": [{"type": "redacted_thinking", "data": "eA"}, {"type": "text", "text": " "}]}, GOOD],
         screen="all is well",
     ),
+    "cut in the middle of thinking": Case(
+        [
+            {
+                "content": [{"type": "text", "text": "one"}, {"type": "redacted_thinking", "data": "eA"}],
+                "stop_reason": "max_tokens",
+            },
+            GOOD,
+        ],
+        screen="all is well",
+    ),
     "no content ever": Case([{"stop_reason": "end_turn"}] * 3, "failed", 3, error="no usable result"),
     "input that does not parse": Case(
         [{"tools": [{"name": "Write", "input": HALF}]}, GOOD], results=("JSON",), screen="all is well"

@@ -122,8 +122,9 @@ BAD: list[tuple[JsonObject, str]] = [
     (body(HI, assistant({"type": "from_tomorrow"}), HI), "Input tag 'from_tomorrow'"),
     (body(HI, assistant(text("x "))), "messages.1: final assistant content cannot end with trailing whitespace"),
     (body(HI, {"role": "assistant", "content": "x\n"}), "cannot end with trailing whitespace"),
-    (body(HI, assistant({**thinking("a"), "thinking": "b"}), HI), "Invalid `signature`"),
-    (body(HI, assistant({"type": "thinking", "thinking": "b"}), HI), "signature: Field required"),
+    (body(HI, assistant({**thinking("a"), "thinking": "b"}, text("c")), HI), "Invalid `signature`"),
+    (body(HI, assistant({"type": "thinking", "thinking": "b"}, text("c")), HI), "signature: Field required"),
+    (body(HI, assistant(text("a"), thinking("b")), HI), "final block in an assistant message cannot be `thinking`"),
     # calls and results
     (body(*PAIR), "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: a, b"),
     (body(*PAIR, HI), "immediately after: a, b"),
@@ -170,7 +171,7 @@ BAD: list[tuple[JsonObject, str]] = [
     (body(HI, tools=[{**tool(), "colour": 1}]), "tools.0.custom.colour: Extra inputs"),
     # cache marks
     (body(*[user(text("x", **MARK))] * 5), "A maximum of 4 blocks with cache_control may be provided. Found 5"),
-    (body(HI, assistant({**thinking("a"), **MARK}), HI), "thinking.cache_control: Extra inputs"),
+    (body(HI, assistant({**thinking("a"), **MARK}, text("c")), HI), "thinking.cache_control: Extra inputs"),
     (body(user(text("x", cache_control={"type": "for ever"}))), "not a cache mark"),
     (body(user(text("x", **MARK), text("x", **LONG_MARK))), "must not come after a ttl='5m'"),
 ]  # fmt: skip

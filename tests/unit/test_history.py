@@ -75,6 +75,13 @@ def test_thinking_alone_is_not_an_answer() -> None:
     assert fold(events) == [user(text("x"), text("y"))]
 
 
+def test_an_answer_cut_in_the_middle_of_thinking_ends_with_its_last_word() -> None:
+    """What stands before is kept, thinking included."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    cut = {"type": "thinking", "thinking": "and th"}
+    assert fold([answer(thought, text("a"), text(" "), cut)]) == [assistant(thought, text("a"))]
+
+
 def test_results_are_never_empty() -> None:
     """An empty result gets a placeholder; empty text among blocks goes."""
     image = {"type": "image", "source": {}}
