@@ -12,13 +12,13 @@ from typing import Any
 
 import anyio
 import pytest
-from engine_session import finished, make_session, of, play, recorded
+from engine_session import NoWorkspace, finished, make_session, of, play, recorded
 from frontend_events import STARTED
 
 from sandbox_agent.cli import main
 from sandbox_agent.engine import forking, project_instructions
 from sandbox_agent.engine.history import fold
-from sandbox_agent.engine.project_instructions import MAX_BYTES, give, may_be_there
+from sandbox_agent.engine.project_instructions import MAX_BYTES, attach, give, may_be_there
 from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import SandboxDiedError
 from sandbox_agent.events import Event, Notice, ProjectInstructions, UserMessage, decode, encode
@@ -262,6 +262,33 @@ def test_the_host_only_looks_whether_a_name_is_there(tmp_path: Path, name: str) 
     assert not may_be_there(tmp_path)
     (tmp_path / name).symlink_to(tmp_path / "missing")
     assert may_be_there(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "fresh", "waits"),
+    [
+        (True, True, True, True),
+        (True, False, True, False),
+        (True, False, False, True),  # a fork's tree, or an undone one, may have what the folder has no longer
+        (False, True, True, False),
+        (False, True, False, False),
+    ],
+)
+async def test_the_first_request_waits_only_where_there_may_be_something(
+    tmp_path: Path, wanted: bool, there: bool, fresh: bool, waits: bool
+) -> None:
+    """Where the policy says no, or the folder has neither name, a run begins as before."""
+
+    class Folder(NoWorkspace):
+        host = tmp_path
+
+    if there:
+        (tmp_path / "CLAUDE.md").touch()
+    policy = replace(load_policy(None), project_instructions=wanted)
+    async with make_session([{"text": "done"}], tmp_path, policy=policy) as session:
+        session.workspace = Folder()
+        await attach(session, fresh=fresh)
+        assert (session.before_task is not None) is waits
 
 
 GIVEN = ProjectInstructions(content=({"type": "text", "text": "Notes of the folder."},))
