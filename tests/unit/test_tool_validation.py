@@ -65,7 +65,7 @@ def test_fields_without_meaning_here_are_ignored(tool: Tool, fields: JsonObject)
         (READ, {"file_path": "a\0b"}, ["`file_path`", "NUL"]),
         (READ, {"file_path": "a" * 5000}, ["`file_path`", "at most 4,095 bytes"]),
         (READ, {"file_path": "\ud800"}, ["surrogate"]),
-        (BASH, {"command": "true", "run_in_background": True}, ["`run_in_background`", "not known"]),
+        (BASH, {"command": "true", "run_in_background": "later"}, ["`run_in_background`", "boolean", '"later"']),
         (BASH, {"command": "true", "timeout": 0}, ["`timeout`", "greater than 0"]),
         (GREP, {"pattern": "x", "output_mode": "lines"}, ["`output_mode`", "'content'", "'count'", '"lines"']),
         (GREP, {"pattern": "x", "ignore_case": True}, ["`ignore_case`", "not known"]),
@@ -120,7 +120,7 @@ def test_every_schema_forbids_other_fields() -> None:
     ("name", "fields"),
     [
         ("AskUserQuestion", {"questions"}),
-        ("Bash", {"command", "timeout", "description"}),
+        ("Bash", {"command", "timeout", "description", "run_in_background"}),
         ("Read", {"file_path", "offset", "limit", "pages"}),
         ("Write", {"file_path", "content"}),
         ("Edit", {"file_path", "old_string", "new_string", "replace_all"}),
@@ -128,6 +128,8 @@ def test_every_schema_forbids_other_fields() -> None:
         ("ExitPlanMode", {"plan"}),
         ("Glob", {"pattern", "path"}),
         ("NotebookEdit", {"notebook_path", "cell_id", "new_source", "cell_type", "edit_mode"}),
+        ("TaskOutput", {"task_id", "block", "timeout", "offset"}),
+        ("TaskStop", {"task_id", "shell_id"}),
         ("TodoWrite", {"todos"}),
         ("WebFetch", {"url", "prompt", "offset"}),
         (
