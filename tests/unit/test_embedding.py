@@ -209,7 +209,7 @@ def test_every_option_of_a_run_can_be_given_from_a_program() -> None:
     config = config_of(given)
     assert dataclasses.asdict(config) == {**given, "mode": Mode.PLAN}
     assert set(given) <= set(Options.__annotations__)
-    page = (Path(sandbox_agent.__file__).parents[1] / "docs" / "python.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
     assert [name for name in Options.__annotations__ if f"`{name}`" not in page] == []
 
 
