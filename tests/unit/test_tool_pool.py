@@ -83,6 +83,8 @@ def test_what_a_tool_does_not_claim_is_false() -> None:
         ("Grep", (True, True, False)),
         ("NotebookEdit", (False, False, True)),
         ("Read", (True, True, False)),
+        ("TaskOutput", (True, True, False)),
+        ("TaskStop", (True, False, False)),
         ("TodoWrite", (True, False, False)),
         ("WebFetch", (True, True, False)),
         ("Write", (False, False, True)),
