@@ -14,6 +14,7 @@ import pytest
 from engine_session import Named, finished, make_session, make_tool, of, play, read_like, recorded, results
 from hook_rig import POST, PRE, hook, hooked, saying
 
+from sandbox_agent.engine.early import Head
 from sandbox_agent.engine.history import INTERRUPTED
 from sandbox_agent.engine.past import load_past
 from sandbox_agent.engine.session import Session
@@ -35,8 +36,10 @@ from sandbox_agent.frontends.printer import Printer, make_console
 from sandbox_agent.frontends.stream_json import StreamJson
 from sandbox_agent.models.base import Answer, BlockDone, ModelRequest, Retrying
 from sandbox_agent.policy.load import load_policy
+from sandbox_agent.sandboxes.base import PathInfo
+from sandbox_agent.sandboxes.fake import FakeSandbox
 from sandbox_agent.tape import TapeWriter
-from sandbox_agent.tools.base import ToolContext
+from sandbox_agent.tools.base import Tool, ToolContext
 from sandbox_agent.types import JsonObject, Usage
 
 TEXT: JsonObject = {"type": "text", "text": "so"}
@@ -554,3 +557,37 @@ def test_a_person_and_a_program_see_that_the_model_was_switched() -> None:
 
     assert screen.getvalue() == "! anthropic:a: the model refused to go on; the rest of this run asks anthropic:b\n"
     assert (line["subtype"], line["model"], line["previous_model"]) == ("model_switched", "anthropic:b", "anthropic:a")
+
+
+@pytest.mark.parametrize(
+    ("tool", "events"),
+    [
+        (read_like("Read"), [BlockDone(1, call("a"))]),
+        (read_like("Read"), [BlockDone(0, call("a"), malformed="{")]),
+        (read_like("Read"), [BlockDone(0, call("a", file_path="/workspace/nobody/knows"))]),
+        (make_tool("Read", parallel_safe=True), [BlockDone(0, call("a"))]),
+        (make_tool("Read", read_only=True), [BlockDone(0, call("a"))]),
+        (make_tool("Read", parallel_safe=True, read_only=True, source="somebody"), [BlockDone(0, call("a"))]),
+    ],
+    ids=["a block is missing", "malformed", "not resolved", "not read-only", "not parallel", "not our own"],
+)
+async def test_in_doubt_a_call_waits_for_its_turn(tmp_path: Path, tool: Tool, events: list[BlockDone]) -> None:
+    """Only what is known to change nothing, to lead where the rules say, and to be whole, begins early."""
+
+    class Lost(FakeSandbox):
+        async def resolve(self, paths: Sequence[str]) -> list[PathInfo]:
+            raise OSError(5, "the runner was killed")
+
+    box = Lost() if "file_path" in events[0].block["input"] else FakeSandbox()
+    async with (
+        make_session([{"text": "unused"}], tmp_path, tools=[tool], sandbox=box) as session,
+        Head(session) as head,
+    ):
+        for event in events:
+            head.feed(event)
+        for _ in range(50):
+            await anyio.lowlevel.checkpoint()
+        begun = await head.settle(answer(*(event.block for event in events)))
+
+    assert begun == {}
+    assert recorded(tmp_path) == []
