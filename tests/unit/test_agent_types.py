@@ -167,3 +167,11 @@ def test_no_more_than_a_model_can_be_offered(tmp_path: Path) -> None:
         write(tmp_path, GOOD.replace("name: x", f"name: x{number}"), f"{number}.md")
     with pytest.raises(ConfigError, match="52 agent types; at most 50"):
         load(tmp_path)
+
+
+def test_the_example_of_the_documentation_loads(tmp_path: Path) -> None:
+    """It is copied more often than it is read."""
+    text = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
+    write(tmp_path, text.partition("```markdown\n")[2].partition("```")[0])
+    kind = load(tmp_path)["reviewer"]
+    assert (kind.mode, kind.max_turns, kind.tools) == (Mode.PLAN, 30, ("Read", "Grep", "Glob", "mcp__tracker__*"))
