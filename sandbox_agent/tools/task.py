@@ -79,7 +79,7 @@ def reported(report: AgentReport) -> ToolResult:
         said = " What it said last is above." if report.text else ""
         lines.append(f"The sub-agent did not finish ({report.status}): {report.error}.{said}")
     lines.append(
-        f"(agent_id {report.agent_id}: {report.turns} turns, {report.calls} tool calls, {usage.total_tokens:,} tokens, "
+        f"(agent_id {report.agent_id}; turns {report.turns}, tool calls {report.calls}, tokens {usage.total_tokens:,}, "
         f"{report.duration_s:.1f} s. SendMessage with this id goes on with it.)"
     )
     return ToolResult("\n\n".join(line for line in lines if line), is_error=not ended_well, meta=meta)

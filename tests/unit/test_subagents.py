@@ -33,7 +33,7 @@ async def test_what_it_said_last_is_the_result_with_what_it_used(tmp_path: Path)
     assert text.splitlines()[0] == "found it"
     [own_end] = of(events, AgentFinished)
     assert own_end.usage.total_tokens == 1200
-    assert f"agent_id agent-1: 2 turns, 1 tool calls, {own_end.usage.total_tokens:,} tokens" in text
+    assert "agent_id agent-1; turns 2, tool calls 1, tokens 1,200, " in text
     [ended] = of(events, ToolFinished)[-1:]
     assert (ended.meta["agent_id"], ended.meta["status"], ended.meta["turns"]) == ("agent-1", "done", 2)
     [started] = of(events, AgentStarted)
