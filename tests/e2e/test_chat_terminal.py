@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 
 import pytest
 from program import Program, bash, use
 from screen import Screen, at_terminal
+
+from sandbox_agent.engine.past import load_past
 
 ENTER, ESC, CTRL_D = "\r", "\x1b", "\x04"
 TERMINAL = "xterm-256color"
@@ -23,6 +26,7 @@ TURNS = [
     {"text": "Both are there."},
     {"text": "Gone, I see.", "tools": [bash("ls")]},
     {"expect": [{"contains": "a.txt", "not_contains": "by-bash"}], "text": "Only the first is left."},
+    {"text": "I know of nothing else."},
 ]
 
 
@@ -32,8 +36,8 @@ def test_a_person_talks_with_an_agent_while_it_works(program: Program) -> None:
     arguments = ("chat", "--allow", "Bash", "--model", program.script(TURNS), "look after this")
     with at_terminal(program, *arguments, term=TERMINAL) as (screen, process):
         screen.wait_for("* Bash sleep 300")
+        # What is below the printed lines is drawn anew only where it differs, so no text of it can be waited for.
         screen.type(f"no, write a file{ENTER}")
-        screen.wait_for("waits: no, write a file")
         screen.type(ESC)
         stopped = screen.wait_for("asked because")
         assert "> no, write a file" in stopped
@@ -45,6 +49,9 @@ def test_a_person_talks_with_an_agent_while_it_works(program: Program) -> None:
         _ask(screen, "n", "as it was after step 1")
         _ask(screen, "/jobs", "Nothing runs in the background.")
         _ask(screen, "what is there now?", "Only the first is left.\n")
+        _ask(screen, "/undo 1", "[y/N] >")
+        _ask(screen, "y", "The conversation is rewound to that step, too.")
+        _ask(screen, "and what do you know?", "I know of nothing else.\n")
         _ask(screen, "/quit", "whole diff of N > ")
         screen.type("a\n")
         rest = screen.rest()
@@ -52,6 +59,12 @@ def test_a_person_talks_with_an_agent_while_it_works(program: Program) -> None:
         assert process.wait(30) == 0
     assert "applied 1 file" in rest
     assert sorted(os.listdir(program.folder)) == ["a.txt", "new.txt"]
+    said = json.dumps(load_past(program.session().parent, "last", program.folder).messages)
+    assert [text in said for text in ("no, write a file", "Both are there", "what is there now?")] == [
+        True,
+        False,
+        False,
+    ]
     audit = program.call("sessions", "audit", "last", "--json")
     assert (audit.code, audit.document["chain"]["holds"]) == (0, True)
     assert oct((program.home / "state/sandbox-agent/chat_history.jsonl").stat().st_mode)[-3:] == "600"
