@@ -23,7 +23,7 @@ RATIOS = (
     Ratio("one command, to a host subprocess", ("command", "ours"), ("command", "host"), 2.0),
     Ratio("ten reads at once, to one read", ("read10", "ours"), ("read1", "ours"), 5.0),
     Ratio("ten reads at once, to SWE-ReX's", ("read10", "ours"), ("read10", "swerex"), 0.25),
-    Ratio("ten Reads of a slow answer, to the same after it", ("early_read10", "ours"), ("early_read10", "late"), 0.8),
+    Ratio("ten Greps of a slow answer, to the same after it", ("early_grep10", "ours"), ("early_grep10", "late"), 0.8),
     Ratio("turn of one Read, to Claude Code's", ("turn_read1", "ours"), ("turn_read1", "claude"), 0.25),
 )
 DELAYS = (
