@@ -17,7 +17,7 @@ from sandbox_agent.frontends.chat_history import ChatHistory
 from sandbox_agent.frontends.chat_screen import ChatScreen, Quiet
 
 ENTER, ALT_ENTER, ESC, TAB, CTRL_C, CTRL_D, UP = "\r", "\x1b\r", "\x1b", "\t", "\x03", "\x04", "\x1b[A"
-QUIET = Quiet(0.05, 0.3)
+QUIET = Quiet(0.05, 1.0)
 
 
 def pasted(text: str) -> str:
@@ -120,12 +120,12 @@ class Desk:
 
 
 @asynccontextmanager
-async def at_desk(folder: Path) -> AsyncIterator[Desk]:
+async def at_desk(folder: Path, quiet: Quiet = QUIET) -> AsyncIterator[Desk]:
     """A screen that is not drawn yet."""
     paper = Paper()
     with create_pipe_input() as keys, create_app_session(input=keys, output=Glass()):
         history = ChatHistory(folder / "history")
-        screen = ChatScreen(paper, -1, history=history, quiet=QUIET, input=keys, output=Glass())
+        screen = ChatScreen(paper, -1, history=history, quiet=quiet, input=keys, output=Glass())
         yield Desk(screen, paper, keys, history)
 
 

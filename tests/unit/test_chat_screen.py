@@ -23,10 +23,12 @@ from chat_rig import (
     pasted,
 )
 
+from sandbox_agent.frontends.chat_screen import Quiet
+
 
 @asynccontextmanager
-async def drawn(folder: Path, person: Noted) -> AsyncIterator[Desk]:
-    async with at_desk(folder) as desk, drawing(desk, person):
+async def drawn(folder: Path, person: Noted, quiet: Quiet = QUIET) -> AsyncIterator[Desk]:
+    async with at_desk(folder, quiet) as desk, drawing(desk, person):
         yield desk
 
 
@@ -133,7 +135,7 @@ async def test_a_question_waits_until_nobody_types(tmp_path: Path) -> None:
 async def test_a_letter_entered_while_a_question_comes_up_is_nothing(tmp_path: Path) -> None:
     """It may have been meant for a question before: it is neither sent nor kept for this one."""
     person = Noted()
-    async with drawn(tmp_path, person) as desk, anyio.create_task_group() as group:
+    async with drawn(tmp_path, person, Quiet(1.0, 1.0)) as desk, anyio.create_task_group() as group:
         group.start_soon(desk.screen.attention)
         await desk.shows("a question comes up")
         desk.type(f"y{ENTER}")
