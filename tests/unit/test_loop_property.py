@@ -26,9 +26,10 @@ from sandbox_agent.policy.load import load_policy
 from sandbox_agent.sandboxes.fake import FakeSandbox
 from sandbox_agent.tape import read_tape
 from sandbox_agent.tools.base import Tool, ToolContext
-from sandbox_agent.types import JsonObject, Limits, Usage
+from sandbox_agent.types import JsonObject, Limits, ToolResult, Usage
 
 STATUSES = {"done", "denied", "failed", "limit", "model_error", "sandbox_error", "interrupted"}
+ODD_ANSWERS = ("cut", "paused", "empty", "thinks", "refused", "error", "twice", "exceeded", "too long")
 TWICE = {"type": "tool_use", "id": "toolu_twice", "name": "Read", "input": {}}
 
 
@@ -66,7 +67,7 @@ class World:
 
     async def model(self, request: ModelRequest) -> Any:
         await self.moment()
-        kind = self.pick(["end", *["tools"] * 12, "cut", "paused", "empty", "thinks", "refused", "error", "twice"])
+        kind = self.pick(["end", *["tools"] * 14, *ODD_ANSWERS])
         calls = [self.call() for _ in range(self.pick([1, 2, 3, 5, 12]))] if kind in ("tools", "cut") else []
         match kind:
             case "tools":
@@ -83,6 +84,10 @@ class World:
                 return {"text": "no", "stop_reason": "refusal"}
             case "twice":
                 return {"content": [TWICE, TWICE], "stop_reason": "tool_use"}
+            case "exceeded":
+                return {"text": "half an ans", "stop_reason": "model_context_window_exceeded"}
+            case "too long":
+                raise ModelRejectedError("prompt is too long: 9 tokens > 3000 maximum", kind="prompt_too_long")
             case "error" if self.pick([False, True]):
                 raise ModelRejectedError("not today", kind="invalid_request_error", status=400)
             case _:
@@ -94,6 +99,7 @@ class World:
             [
                 use("Read", name="r"),
                 use("Slow", name="s"),
+                use("Long", name="l"),
                 use("Write", name="w"),
                 use("Both", name="b"),
                 use("Fails"),
@@ -117,6 +123,10 @@ class World:
         async def something(value: Named, ctx: ToolContext) -> None:
             await self.moment()
 
+        async def long(value: Named, ctx: ToolContext) -> ToolResult:
+            await self.moment()
+            return ToolResult("x" * 4_000)
+
         async def fails(value: Named, ctx: ToolContext) -> None:
             await self.moment()
             raise ToolError("it failed")
@@ -132,6 +142,7 @@ class World:
         return [
             read_like("Read", something),
             read_like("Slow", something),
+            read_like("Long", long),
             make_tool("Write", something),
             make_tool("Both", something, parallel_safe=True),
             read_like("Fails", fails),
@@ -148,7 +159,12 @@ class World:
 async def lived(world: World, folder: Path) -> None:
     tools = world.tools()
     allowed = load_policy(None, allow=[tool.name for tool in tools if tool.name != "Asked"])
-    limits = Limits(turns=12, subagents_at_once=world.pick([8, 1, 2]), subagents_total=6)
+    limits = Limits(
+        turns=12,
+        subagents_at_once=world.pick([8, 1, 2]),
+        subagents_total=6,
+        context_tokens=world.pick([None, 5_000, 8_000]),
+    )
     async with make_team(
         {"": world.model},
         folder,
