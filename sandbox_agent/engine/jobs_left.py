@@ -18,18 +18,23 @@ _SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class JobsLeft:
-    """`gone` are those whose end the first agent has not heard of, `ends` is what the record lacks of any agent's."""
+    """`gone` are those whose end their agent has not heard of, `ends` is what the record lacks."""
 
     gone: tuple[JobStarted, ...] = ()
     ends: tuple[JobFinished, ...] = ()
 
     def settle(self, tape: TapeWriter, queue: MessageQueue) -> None:
-        """Write the ends that were never written, and tell the model with its next request."""
+        """Write the ends that were never written, and tell the first agent."""
         for event in self.ends:
             tape.append(event)
-        if self.gone:
-            named = [f"{event.job_id} (`{event.what}`)" for event in self.gone[:_SHOWN]]
-            more = [f"{len(self.gone) - _SHOWN} more"] if len(self.gone) > _SHOWN else []
+        self.tell("main", queue)
+
+    def tell(self, agent_id: str, queue: MessageQueue) -> None:
+        """Let an agent know with its next request which of its jobs are over."""
+        gone = [event for event in self.gone if event.agent_id == agent_id]
+        if gone:
+            named = [f"{event.job_id} (`{event.what}`)" for event in gone[:_SHOWN]]
+            more = [f"{len(gone) - _SHOWN} more"] if len(gone) > _SHOWN else []
             text = prompt("engine/jobs_gone").format(jobs=", ".join([*named, *more]))
             queue.put(text, Priority.NEXT, wakes=False)
 
@@ -55,22 +60,23 @@ def jobs_left(entries: Sequence[Entry], events: Iterable[Event]) -> JobsLeft:
 
 
 def _unheard(events: Iterable[Event]) -> tuple[JobStarted, ...]:
-    """The first agent's jobs whose id was not in anything that it was told after their end."""
-    known: dict[str, JobStarted] = {}
-    over: set[str] = set()
+    """The jobs whose id was not in anything that their agent was told after their end."""
+    known: dict[tuple[str, str], JobStarted] = {}
+    over: set[tuple[str, str]] = set()
     for event in events:
         match event:
             case SessionStarted():
                 over |= known.keys()  # a run that was killed before it told of them may lie between
-            case JobStarted(agent_id="main"):
-                known[event.job_id] = event
-            case JobFinished(agent_id="main", job_id=job_id):
-                over.add(job_id)
-            case UserMessage(agent_id="main", content=content) | ToolResultsMessage(agent_id="main", content=content):
+            case JobStarted(agent_id=agent_id, job_id=job_id):
+                known[agent_id, job_id] = event
+                over.discard((agent_id, job_id))
+            case JobFinished(agent_id=agent_id, job_id=job_id):
+                over.add((agent_id, job_id))
+            case UserMessage(content=content) | ToolResultsMessage(content=content):
                 said = str(content)
-                for job_id in [job_id for job_id in over if job_id in said]:
-                    known.pop(job_id, None)
-                    over.discard(job_id)
+                for job in [job for job in over if job[0] == event.agent_id and job[1] in said]:
+                    known.pop(job, None)
+                    over.discard(job)
     return tuple(known.values())
 
 

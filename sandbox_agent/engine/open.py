@@ -175,8 +175,7 @@ async def _open(
     )
     opens = way_out.opens if way_out is not None else None
     offered.attach(session, ask=ask, opens=opens, planned=past is not None and past.planned)
-    team = Team(types, policy.limits, session.jobs, past.agents if past else ())
-    team.attach(session)
+    Team(types, policy.limits, session.jobs, *((past.agents, past.jobs) if past is not None else ())).attach(session)
     _begin(session, config, settings, past, placement)
     start_servers(session, servers, Ground(sandbox, spec, settings, endpoint, folder, os.environ))
     session_hooks.attach(session, hooks)

@@ -16,6 +16,7 @@ import anyio
 
 from sandbox_agent.engine.agent_types import AgentType
 from sandbox_agent.engine.jobs import Ending, Jobs
+from sandbox_agent.engine.jobs_left import JobsLeft
 from sandbox_agent.engine.loop import Progress, drive
 from sandbox_agent.engine.queue import MessageQueue, Priority
 from sandbox_agent.engine.session import BACKGROUND_WAIT_S, Session
@@ -60,16 +61,23 @@ class Member:
 
 
 class Team:
-    """All sub-agents of one session. `earlier` are those of the session before it was resumed, which can go on."""
+    """All sub-agents of one session. `earlier` are those of the session before it was resumed, which can go on, and
+    `jobs_left` what they had running then."""
 
     def __init__(
-        self, types: Mapping[str, AgentType], limits: Limits, jobs: Jobs, earlier: Iterable[AgentStarted] = ()
+        self,
+        types: Mapping[str, AgentType],
+        limits: Limits,
+        jobs: Jobs,
+        earlier: Iterable[AgentStarted] = (),
+        jobs_left: JobsLeft | None = None,
     ) -> None:
         self.types = types
         self.limits = limits
         self.jobs = jobs
         self.members: dict[str, Member] = {}
         self._earlier = {event.agent_id: event for event in earlier}
+        self._jobs_left = jobs_left or JobsLeft()
         self._places = anyio.Semaphore(limits.subagents_at_once) if limits.subagents_at_once else None
 
     @property
@@ -105,7 +113,9 @@ class Team:
         earlier = self._earlier.get(agent_id)
         if member is None and earlier is not None and earlier.parent_id == parent.agent_id:
             kind = self._type(earlier.agent_type)
-            return self._join(parent, kind, agent_id, earlier.description, earlier.model)
+            member = self._join(parent, kind, agent_id, earlier.description, earlier.model)
+            self._jobs_left.tell(agent_id, member.session.queue)
+            return member
         known = [one for one, member in self.members.items() if member.session.parent is parent]
         known += [one for one, event in self._earlier.items() if event.parent_id == parent.agent_id]
         names = ", ".join(dict.fromkeys(known)) or "(none)"

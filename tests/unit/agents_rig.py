@@ -11,9 +11,10 @@ from typing import Any
 from engine_session import make_session, use
 
 from sandbox_agent.engine.agent_types import AgentType
+from sandbox_agent.engine.past import Past
 from sandbox_agent.engine.session import Session
 from sandbox_agent.engine.subagents import Team
-from sandbox_agent.events import AgentStarted, Event
+from sandbox_agent.events import Event
 from sandbox_agent.models.base import ModelRequest
 from sandbox_agent.tools.base import Tool
 from sandbox_agent.tools.send_message import TOOL as SEND_MESSAGE
@@ -79,13 +80,14 @@ async def make_team(
     own: Sequence[Tool] = (),
     types: Mapping[str, AgentType] = TYPES,
     limits: Limits | None = None,
-    earlier: Sequence[AgentStarted] = (),
+    past: Past | None = None,
     **options: Any,
 ) -> AsyncIterator[Session]:
-    """As `make_session`; the tools are those for sub-agents, and `own`."""
+    """As `make_session`; the tools are those for sub-agents, and `own`. `past` is the session that goes on."""
     cast = Cast(parts)
     async with make_session(cast, folder, tools=(*AGENT_TOOLS, *own), limits=limits, **options) as session:
-        Team(types, session.limits, session.jobs, earlier).attach(session)
+        earlier = (past.agents, past.jobs) if past is not None else ()
+        Team(types, session.limits, session.jobs, *earlier).attach(session)
         yield session
 
 

@@ -101,7 +101,7 @@ async def gone_on_with(folder: Path, past: Past) -> list[Event]:
         agent_id = words.rpartition("go on now, ")[2].strip() if "go on now" in words else ""
         return goes_on(past.agents, agent_id)(request) if agent_id else say("went on")
 
-    async with make_team({"": any_agent}, folder, own=OWN, earlier=past.agents) as session:
+    async with make_team({"": any_agent}, folder, own=OWN, past=past) as session:
         session.emit(STARTED)
         take_up(session, past)
         events = await play(session, "go on now, main")

@@ -11,7 +11,7 @@ from agents_rig import heard, make_team, say, task, tools
 from engine_session import Named, finished, make_tool, of, play, read_like, results, use
 
 from sandbox_agent.engine.agent_types import AgentType
-from sandbox_agent.engine.past import load_past
+from sandbox_agent.engine.past import load_past, take_up
 from sandbox_agent.events import AgentFinished, AgentStarted, JobFinished, JobStarted, Notice, ToolFinished, UserMessage
 from sandbox_agent.models.base import ModelRequest
 from sandbox_agent.tools.base import ToolContext
@@ -198,7 +198,7 @@ async def test_one_goes_on_after_a_resume_by_another_process(tmp_path: Path) -> 
         "child": lambda request: say(f"{len(request.messages)} messages, {heard(request)}"),
         "other": [say("other")],
     }
-    async with make_team(cast, folder, earlier=past.agents, limits=Limits(subagents_total=2)) as session:
+    async with make_team(cast, folder, past=past, limits=Limits(subagents_total=2)) as session:
         session.journal.conversations |= {"main": past.messages, **past.conversations}
         events = await play(session, "go on")
 
@@ -212,6 +212,40 @@ async def test_one_goes_on_after_a_resume_by_another_process(tmp_path: Path) -> 
     texts = [text for text, _ in results(events)]
     assert any(text.startswith("3 messages, once more") for text in texts)
     assert "subagents.total of this session is 2" in texts[-1]
+
+
+async def test_one_that_goes_on_after_a_kill_is_told_once_what_of_its_own_runs_no_more(tmp_path: Path) -> None:
+    """Its parent is not told of what it never started."""
+    session_id = "20260101000000abcdef01"
+    folder = tmp_path / session_id
+    folder.mkdir()
+    async with make_team({"main": [tools(task("child")), say("done")], "child": [say("first")]}, folder) as session:
+        await play(session, "main")
+        session.tape.append(
+            JobStarted(agent_id="agent-1", parent_id="main", job_id="bash_1", kind="shell", what="make", call_id="c")
+        )
+
+    asked: list[str] = []
+    for _ in range(2):
+        past = load_past(tmp_path, session_id, tmp_path)
+
+        def main(request: ModelRequest) -> Any:
+            return say("done") if "agent_id" in heard(request) else tools(message("agent-1", "go on"))
+
+        def child(request: ModelRequest) -> Any:
+            asked.append(heard(request))
+            return say("went on")
+
+        async with make_team({"main": main, "child": child}, folder, past=past) as session:
+            take_up(session, past)
+            events = await play(session, "again")
+            assert not [
+                event for event in of(events, UserMessage) if event.agent_id == "main" and "bash_1" in str(event)
+            ]
+
+    assert "bash_1 (`make`)" in asked[0]
+    assert asked[0].endswith("\ngo on")
+    assert asked[1] == "go on"
 
 
 async def test_what_a_sub_agent_left_running_ends_with_it(tmp_path: Path) -> None:
