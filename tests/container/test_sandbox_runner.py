@@ -227,10 +227,10 @@ async def test_a_bomb_that_keeps_every_processor_busy_ends_with_its_call(tmp_pat
     """Its keeper has the processor before all of it; nothing of it is left, also where the runner had to go with it."""
     async with rig(tmp_path) as box:
         bomb = await box.sandbox.exec(["python3", "-c", ESCAPING], timeout_s=0.5)
-        after = await box.sandbox.exec(["bash", "-c", "ps -u $(id -u) -o comm= | grep -c python3; nice; sleep 0 & nice"])
+        after = await box.sandbox.exec(["bash", "-c", "ps -u $(id -u) -o comm= | grep -c python3; nice"])
 
     assert bomb.timed_out or bomb.exit_code == 137
-    assert after.stdout == b"0\n10\n10\n"
+    assert after.stdout == b"0\n10\n"
 
 
 async def test_a_bomb_that_fills_the_process_limit_is_cleared(tmp_path: Path) -> None:
