@@ -25,7 +25,7 @@ from sandbox_agent.errors import SandboxError, ToolError
 from sandbox_agent.events import AgentFinished, AgentStarted, Notice
 from sandbox_agent.models.names import full_name
 from sandbox_agent.prompts import prompt
-from sandbox_agent.tools.agents import AgentReport, AgentTask
+from sandbox_agent.tools.agents import UNHEARD, AgentReport, AgentTask
 from sandbox_agent.tools.base import current_call
 from sandbox_agent.tools.jobs import Job, JobKind, JobOutput, JobState
 from sandbox_agent.tools.pool import ToolPool
@@ -311,7 +311,8 @@ class Desk:
                 _root(member.session).fail(exc)  # no call of the first agent waits for it to find out
                 raise
             ended_well = report.status in ("done", "denied")
-            note = "" if ended_well else f"{report.status}: {report.error}"
+            unheard = f"; {UNHEARD}" if report.unheard else ""
+            note = "" if ended_well else f"{report.status}: {report.error}{unheard}"
             return Ending(JobState.EXITED if ended_well else JobState.FAILED, note=note, tail=report.text)
 
         async def said(offset: int, limit_bytes: int) -> JobOutput:
@@ -399,6 +400,7 @@ def report_of(member: Member) -> AgentReport:
         calls=progress.calls,
         usage=progress.usage,
         duration_s=progress.duration_s,
+        unheard=member.session.queue.waiting(Priority.NEXT),
     )
 
 

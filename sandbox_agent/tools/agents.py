@@ -11,6 +11,8 @@ from typing import Protocol
 
 from sandbox_agent.types import Usage
 
+UNHEARD = "it ended before it heard the last message, which it has when it goes on"
+
 
 @dataclass(frozen=True, slots=True)
 class AgentTask:
@@ -27,7 +29,8 @@ class AgentTask:
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    """How a sub-agent's task ended. `status` and `error` are as those of a run; `text` is what it said last."""
+    """How a sub-agent's task ended. `status` and `error` are as those of a run; `text` is what it said last. `unheard`:
+    a message came that it has not heard."""
 
     agent_id: str
     status: str
@@ -37,6 +40,7 @@ class AgentReport:
     calls: int
     usage: Usage
     duration_s: float
+    unheard: bool = False
 
 
 class AgentDesk(Protocol):

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 
 from sandbox_agent.errors import ToolError
 from sandbox_agent.prompts import prompt
-from sandbox_agent.tools.agents import AgentDesk, AgentReport, AgentTask
+from sandbox_agent.tools.agents import UNHEARD, AgentDesk, AgentReport, AgentTask
 from sandbox_agent.tools.base import ToolContext, ToolInput, build_tool
 from sandbox_agent.types import JsonObject, Subject, ToolResult
 
@@ -77,7 +77,8 @@ def reported(report: AgentReport) -> ToolResult:
     lines = [report.text or ("(it said nothing)" if ended_well else "")]
     if not ended_well:
         said = " What it said last is above." if report.text else ""
-        lines.append(f"The sub-agent did not finish ({report.status}): {report.error}.{said}")
+        unheard = f" Note: {UNHEARD}." if report.unheard else ""
+        lines.append(f"The sub-agent did not finish ({report.status}): {report.error}.{said}{unheard}")
     lines.append(
         f"(agent_id {report.agent_id}; turns {report.turns}, tool calls {report.calls}, tokens {usage.total_tokens:,}, "
         f"{report.duration_s:.1f} s. SendMessage with this id goes on with it.)"

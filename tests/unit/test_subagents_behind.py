@@ -135,6 +135,41 @@ async def test_a_message_to_one_that_runs_is_heard_with_its_next_step(tmp_path: 
     assert end.text == "heard Read x\nlook here\nand there"
 
 
+async def test_one_that_ends_before_it_heard_a_message_says_so(tmp_path: Path) -> None:
+    """At its limit, for one; it has the message when it goes on."""
+    at_work, told = anyio.Event(), anyio.Event()
+
+    async def behind(request: ModelRequest) -> Any:
+        if not at_work.is_set():
+            at_work.set()
+            await told.wait()
+            return tools(use("Read"), text="half of it")
+        return say(f"heard {heard(request)}")
+
+    async def main(request: ModelRequest) -> Any:
+        turn = len(request.messages) // 2
+        if turn == 1:
+            await at_work.wait()
+        if turn == 2:
+            told.set()
+        steps = [
+            tools(task("behind", run_in_background=True, subagent_type="once")),
+            tools(message("agent-1", "look here")),
+            tools(use("TaskOutput", task_id="agent-1")),
+            tools(message("agent-1", "go on")),
+            say("done"),
+        ]
+        return steps[turn]
+
+    once = {"once": AgentType("once", "d", "i", max_turns=1)}
+    async with make_team({"main": main, "behind": behind}, tmp_path, own=[read_like("Read")], types=once) as session:
+        events = await play(session, "main")
+
+    texts = [text for text, _ in results(events)]
+    assert any("it ended before it heard the last message" in text for text in texts)
+    assert texts[-1].startswith("heard Read\nlook here\ngo on\n")
+
+
 async def test_one_that_has_ended_goes_on_with_all_it_knows(tmp_path: Path) -> None:
     """Two messages in one answer: the first lets it go on, the second is heard meanwhile, by the same agent."""
     asked: list[int] = []
