@@ -19,14 +19,15 @@ from sandbox_agent.engine.loop import run
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
 from sandbox_agent.events import Event, UserMessage
-from sandbox_agent.frontends import chat_commands
+from sandbox_agent.frontends import chat_commands, words
 from sandbox_agent.frontends.chat_commands import COMMANDS, Command, Desk
 from sandbox_agent.frontends.chat_complete import ChatCompleter
 from sandbox_agent.frontends.chat_history import ChatHistory
 from sandbox_agent.frontends.chat_screen import ChatScreen
-from sandbox_agent.frontends.chat_talk import Talk
+from sandbox_agent.frontends.chat_talk import Talk, last_words
 from sandbox_agent.frontends.sanitise import sanitise
 
+RECALLED_LINES = 12
 _ENDED_BY_ITSELF = ("done", "denied")
 _WORKS = "The agent is at work: Esc stops it, then try again."
 
@@ -110,6 +111,7 @@ class Chat:
         Args:
             first: a message to begin with.
         """
+        self._recall()
         if first is not None:
             self.talk.say(first)
         completer = ChatCompleter(
@@ -133,6 +135,14 @@ class Chat:
         self._save_history()
         for text in (*self.talk.texts_waiting(), *late):
             self._screen.printer.line(f"not delivered: {sanitise(text)}", "yellow")
+
+    def _recall(self) -> None:
+        """Of a session that goes on: where the conversation stands."""
+        for role, text in last_words(self._session.messages):
+            lines = sanitise(text, newlines=True, tabs=True).splitlines()
+            if len(lines) > RECALLED_LINES:
+                lines[RECALLED_LINES:] = [f"... {words.count(len(lines) - RECALLED_LINES, 'line')} more"]
+            self._screen.printer.line(("> " if role == "user" else "") + "\n".join(lines), "dim")
 
     async def _rest(self) -> None:
         """Show what happens until a message waits, the person leaves, or the sandbox is gone.

@@ -149,5 +149,16 @@ class Talk:
         return lines
 
 
+def last_words(messages: Sequence[JsonObject]) -> list[tuple[str, str]]:
+    """Where a conversation stands: the role and the text of the last message with a text of each side, in order."""
+    last: dict[str, tuple[str, str]] = {}
+    for message in messages:
+        texts = [str(block.get("text", "")) for block in message["content"] if block.get("type") == "text"]
+        if texts:
+            last.pop(message["role"], None)
+            last[message["role"]] = (message["role"], texts[-1].strip())
+    return list(last.values())
+
+
 def _main(event: Event) -> bool:
     return event.agent_id == "main"

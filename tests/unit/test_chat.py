@@ -12,6 +12,7 @@ import anyio
 import pytest
 from chat_rig import CTRL_C, CTRL_D, ENTER, ESC, Desk, at_desk, watch
 from engine_session import make_session, make_tool, of, recorded, use
+from rich.text import Text
 
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
@@ -258,6 +259,22 @@ async def test_another_model_answers_from_the_next_message_on(tmp_path: Path) ->
         await desk.printed("I am another.\n")
 
     assert [changed.model for changed in of(recorded(tmp_path), ModelChanged)] == ["script:other"]
+
+
+async def test_a_conversation_that_goes_on_is_recalled(tmp_path: Path) -> None:
+    """The last words of both sides, shown harmless and not at any length; calls are no words."""
+    answer = "\n".join(["It is\x1b[2J done.", *(f"line {number}" for number in range(20))])
+    async with make_session(Model(), tmp_path) as session, at_desk(tmp_path) as desk:
+        session.messages.append({"role": "user", "content": [{"type": "text", "text": "do it"}]})
+        session.messages.append({"role": "assistant", "content": [{"type": "text", "text": answer}, use("Bash")]})
+        session.messages.append({"role": "user", "content": [{"type": "tool_result", "content": "x"}]})
+        chat = Chat(session, desk.screen, desk.history, ConsoleView(desk.screen.printer).feed)
+        chat.leave()
+        with anyio.fail_after(10):
+            await chat.hold()
+
+    lines = ["> do it", "It is\\x1b[2J done.", *(f"line {number}" for number in range(11)), "... 9 lines more"]
+    assert Text.from_ansi(desk.paper.getvalue()).plain.splitlines() == lines
 
 
 @pytest.mark.parametrize("keys", [f"/quit{ENTER}", CTRL_D, CTRL_C + CTRL_C])
