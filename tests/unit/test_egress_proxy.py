@@ -223,18 +223,6 @@ async def test_what_repeats_is_told_less_and_less_often() -> None:
     assert times == [*range(1, TOLD_EACH + 1), 32, 64]
 
 
-async def test_another_list_holds_from_the_next_request_on() -> None:
-    """And a bad one closes the gate."""
-    async with gated("a.org:80") as gate:
-        assert (await gate.ask(get("http://a.org/"))).endswith(b"hello")
-        gate.gate.replace(lambda: [entry_of("b.org:80")])
-        assert (await gate.status(get("http://a.org/")))[0] == 403
-        with pytest.raises(ValueError):
-            gate.gate.replace(lambda: [entry_of("not a host")])
-        status, text = await gate.status(get("http://b.org/"))
-        assert (status, text.startswith("b.org:80 is refused: the list of hosts could not be read")) == (403, True)
-
-
 async def test_a_server_that_is_not_there_is_told() -> None:
     """With the address that was tried."""
     async with gated("a.org:80", serve=HELLO) as gate:
