@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
+from sandbox_agent.engine.child import without
 from sandbox_agent.engine.planning import Planning
 from sandbox_agent.engine.session import Session
-from sandbox_agent.engine.subagents import without
 from sandbox_agent.prompts import prompt
 from sandbox_agent.tools.questions import Ask, Question, Reply
 from sandbox_agent.types import Mode

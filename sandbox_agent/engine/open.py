@@ -27,6 +27,7 @@ from sandbox_agent.engine.agent_types import load_agent_types
 from sandbox_agent.engine.beside import Ground
 from sandbox_agent.engine.budget import Budget
 from sandbox_agent.engine.checkpoints import Checkpoints
+from sandbox_agent.engine.child import with_types
 from sandbox_agent.engine.container import facts_of, settings_to_go_on, spec_of
 from sandbox_agent.engine.discarding import discard
 from sandbox_agent.engine.disk import DiskLimit
@@ -45,7 +46,7 @@ from sandbox_agent.engine.servers import servers_of, start_servers
 from sandbox_agent.engine.session import Approver, Rights, Session
 from sandbox_agent.engine.settling import settle_interrupted
 from sandbox_agent.engine.stage import late_sandbox, mask_of, open_workspace, stands_on
-from sandbox_agent.engine.subagents import Team, with_types
+from sandbox_agent.engine.subagents import Team
 from sandbox_agent.errors import SandboxAgentError, SandboxStartError
 from sandbox_agent.events import Notice, SandboxReady, SessionStarted
 from sandbox_agent.models.base import Model

@@ -9,40 +9,27 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from itertools import count
 
 import anyio
 
 from sandbox_agent.engine.agent_types import AgentType
+from sandbox_agent.engine.child import child_of, depth_of, first_of, without
 from sandbox_agent.engine.jobs import Ending, Jobs
 from sandbox_agent.engine.jobs_left import JobsLeft
 from sandbox_agent.engine.loop import Progress, drive
-from sandbox_agent.engine.queue import MessageQueue, Priority
-from sandbox_agent.engine.session import BACKGROUND_WAIT_S, Session
+from sandbox_agent.engine.queue import Priority
+from sandbox_agent.engine.session import Session
 from sandbox_agent.engine.shell_jobs import ShellDesk
 from sandbox_agent.errors import SandboxError, ToolError
 from sandbox_agent.events import AgentFinished, AgentStarted, Notice
 from sandbox_agent.models.names import full_name
-from sandbox_agent.prompts import prompt
 from sandbox_agent.tools.agents import UNHEARD, AgentReport, AgentTask
 from sandbox_agent.tools.base import current_call
 from sandbox_agent.tools.jobs import Job, JobKind, JobOutput, JobState
-from sandbox_agent.tools.pool import ToolPool
 from sandbox_agent.tools.validation import near_names
 from sandbox_agent.types import Limits
-
-NOT_FOR_SUBAGENTS = frozenset({"AskUserQuestion", "EnterPlanMode", "ExitPlanMode"})
-"""Tools that speak with the person about the task as a whole."""
-
-OWN = frozenset(
-    {
-        *("agent_id", "parent", "pool", "mode", "limits", "ctx", "system", "queue", "denials", "scope", "turn_scope"),
-        *("interrupted", "other_model", "drift_told", "unapplied", "before_task", "before_end", "background_wait_s"),
-        "_notes_told",
-    }
-)
-"""What of a session is of one agent; whatever else it has, now or later, all its agents share."""
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +79,7 @@ class Team:
             ToolError: no such type, or a cap.
         """
         kind = self._type(task.agent_type)
-        why = self._why_none(_depth(parent) + 1)
+        why = self._why_none(depth_of(parent) + 1)
         if why is not None:
             raise ToolError(why)
         if self.started >= self.limits.subagents_total:
@@ -245,7 +232,7 @@ class Team:
 
     def attach(self, session: Session) -> None:
         """Give an agent its jobs and its sub-agents; where it may have none of these, the tools for them go."""
-        why = self._why_none(_depth(session) + 1)
+        why = self._why_none(depth_of(session) + 1)
         if why is not None:
             session.pool = without(session.pool, {"Task", "SendMessage"}, why)
         session.ctx.agents = Desk(self, session)
@@ -308,7 +295,7 @@ class Desk:
             try:
                 report = await self._team.work(member, words, background=True)
             except SandboxError as exc:
-                _root(member.session).fail(exc)  # no call of the first agent waits for it to find out
+                first_of(member.session).fail(exc)  # no call of the first agent waits for it to find out
                 raise
             ended_well = report.status in ("done", "denied")
             unheard = f"; {UNHEARD}" if report.unheard else ""
@@ -334,60 +321,6 @@ class Desk:
             raise
 
 
-def child_of(parent: Session, kind: AgentType, agent_id: str, other_model: str | None) -> Session:
-    """A session for a sub-agent; it has no sub-agents of its own yet."""
-    shared = {one.name: getattr(parent, one.name) for one in fields(Session) if one.init and one.name not in OWN}
-    turns = [turns for turns in (kind.max_turns, parent.limits.turns) if turns is not None]
-    intro = [{"type": "text", "text": kind.instruction}]
-    return Session(
-        **shared,
-        agent_id=agent_id,
-        parent=parent,
-        pool=pool_of(parent.pool, kind),
-        mode=kind.mode or parent.mode,
-        # The clock is that of the first agent's run; what runs behind it is ended with it.
-        limits=replace(parent.limits, turns=min(turns, default=None), wall_s=None),
-        ctx=replace(parent.ctx, agent_id=agent_id, known_files={}, failed_edits={}, resolved={}, agents=None),
-        system=(*_root(parent).system, *intro),
-        queue=MessageQueue(),
-        other_model=other_model,
-        # It has only one answer to give, and hears of nothing that ends after it.
-        background_wait_s=BACKGROUND_WAIT_S if parent.background_wait_s is None else parent.background_wait_s,
-    )
-
-
-def pool_of(parent: ToolPool, kind: AgentType) -> ToolPool:
-    """Of the parent's tools, those that a type has."""
-    left_out = {tool.name for tool in parent.tools if not kind.has(tool.name)}
-    pool = without(parent, left_out, f"an agent of the type {kind.name} does not have it")
-    return without(pool, NOT_FOR_SUBAGENTS, "a sub-agent does not speak with the person")
-
-
-def without(pool: ToolPool, names: Iterable[str], reason: str) -> ToolPool:
-    """The pool without some tools; whoever calls one is told the reason."""
-    gone = {name: reason for name in names if pool.get(name) is not None}
-    return replace(
-        pool, tools=tuple(tool for tool in pool.tools if tool.name not in gone), absent={**pool.absent, **gone}
-    )
-
-
-def describe(types: Mapping[str, AgentType]) -> str:
-    """The types, for the model that may name them."""
-    lines = []
-    for kind in types.values():
-        has = "" if kind.tools is None else f" Tools: {', '.join(kind.tools)}."
-        lines.append(f"  - {kind.name}: {kind.description}{has}")
-    return "\n".join(lines)
-
-
-def with_types(pool: ToolPool, types: Mapping[str, AgentType]) -> ToolPool:
-    """The pool with the types in the description of Task."""
-    text = prompt("tools/task").format(types=describe(types))
-    return replace(
-        pool, tools=tuple(replace(tool, description=text) if tool.name == "Task" else tool for tool in pool.tools)
-    )
-
-
 def report_of(member: Member) -> AgentReport:
     """How a member's task ended."""
     progress = member.progress
@@ -402,15 +335,6 @@ def report_of(member: Member) -> AgentReport:
         duration_s=progress.duration_s,
         unheard=member.session.queue.waiting(Priority.NEXT),
     )
-
-
-def _depth(session: Session) -> int:
-    """How many agents are above it."""
-    return 0 if session.parent is None else 1 + _depth(session.parent)
-
-
-def _root(session: Session) -> Session:
-    return session if session.parent is None else _root(session.parent)
 
 
 def _capped(name: str, value: int, why: str) -> str:

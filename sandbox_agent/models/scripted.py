@@ -130,11 +130,12 @@ class FunctionModel:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Call the function and stream what it says. What the function raises passes through."""
         self.requests.append(request)
+        # By the request, for several may be under way; the count of messages keeps the ids of a resumed session, which
+        # has a new model of this kind, apart from those before.
+        stem = f"toolu_function_{len(self.requests)}_{len(request.messages)}"
         said = self._function(request)
         value = await said if inspect.isawaitable(said) else said
         if not isinstance(value, Answer):
-            # The count of messages keeps the ids apart when a resumed session has a new model of this kind.
-            stem = f"toolu_function_{len(self.requests)}_{len(request.messages)}"
             value = build_answer(Turn.model_validate(value), stem, self._name, {})
         for event in streamed(value, _FUNCTION_PIECE_CHARS):
             yield event

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_agent.engine.agent_types import AgentType
+from sandbox_agent.engine.child import child_of
 from sandbox_agent.engine.gate import _strictest
 from sandbox_agent.engine.session import Session
-from sandbox_agent.engine.subagents import child_of
 from sandbox_agent.policy.load import load_policy
 from sandbox_agent.policy.policy import Policy
 from sandbox_agent.policy.shell import analyse
