@@ -5,8 +5,12 @@ still growing is `tail`, for the input line to show it.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from typing import TextIO
+
+DRAWN_CHARS = 2000
+_COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 
 class Above(io.TextIOBase):
@@ -45,6 +49,11 @@ class Above(io.TextIOBase):
 
     def flush(self) -> None:
         """What goes to the terminal at once is flushed with each write."""
+
+    @property
+    def growing(self) -> str:
+        """The growing line as it is drawn anew with each piece: of a very long one the end, uncoloured."""
+        return self.tail if len(self.tail) <= DRAWN_CHARS else _COLOURS.sub("", self.tail)[-DRAWN_CHARS:]
 
     @property
     def waits(self) -> bool:

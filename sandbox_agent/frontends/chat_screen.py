@@ -108,7 +108,7 @@ class ChatScreen:
             layout=make_layout(
                 message=self._message,
                 answer=self._answer,
-                tail=lambda: self.above.tail,
+                tail=lambda: self.above.growing,
                 above=person.notes,
                 status=self._status,
                 question=lambda: self._question,

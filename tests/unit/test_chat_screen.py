@@ -73,6 +73,17 @@ async def test_output_goes_above_whole_line_by_whole_line(tmp_path: Path) -> Non
     assert desk.paper.getvalue() == "grows on\nand "
 
 
+async def test_of_a_very_long_line_the_end_is_drawn(tmp_path: Path) -> None:
+    """All of it is printed once it ends."""
+    async with drawn(tmp_path, Noted()) as desk:
+        desk.screen.printer.stream("x" * 100_000)
+        desk.screen.printer.stream("the end", "bold")
+        await desk.shows("the end\n>")
+        assert len(desk.drawn()) < 3000
+        desk.screen.printer.break_line()
+        await desk.until(lambda: len(desk.paper.getvalue()) > 100_000)
+
+
 async def test_what_was_pasted_is_shown_harmless_and_sent_as_it_is(tmp_path: Path) -> None:
     """Escapes and characters that reorder text."""
     person = Noted()
