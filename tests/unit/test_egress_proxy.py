@@ -9,7 +9,6 @@ import pytest
 from anyio.abc import SocketStream
 from egress_rig import HELLO, WORLD, all_of, client_hello, connect_to, gated, get
 
-from sandbox_agent.hostnames import entry_of
 from sandbox_agent.sandboxes.egress.ledger import TOLD_EACH, Decided
 from sandbox_agent.sandboxes.egress.proxy import Caps
 from sandbox_agent.sandboxes.egress.sni import ACCESS_DENIED
