@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -72,12 +72,14 @@ async def open_session(
     ask: Ask | None = None,
     hooks: Sequence[ProgramHook] = (),
     tools: Sequence[Tool] = (),
+    caller: Model | None = None,
 ) -> AsyncIterator[Session]:
     """A session for one run; its container is removed and its record closed on the way out, whatever happens.
 
     Changes that were not applied stay in the session's folder for `apply ID`. `approver` says whether what is asked may
     run, `ask` answers the model's own questions; None: nobody does. `hooks` are functions of the program, which run
-    before those of the policy; `tools` are its own, which run on this machine.
+    before those of the policy; `tools` are its own, which run on this machine. `caller` is in the place of a model that
+    there is not, where calls come from elsewhere (see `engine.served`): the policy's MCP servers stay away then.
 
     Raises:
         ConfigError: the configuration cannot be used (policy, model, key, tools, unknown session).
@@ -87,11 +89,10 @@ async def open_session(
     session: Session | None = None
     try:
         async with anyio.create_task_group() as tasks:
-            kind, name = model_kind(config.model)
             fallback = fallback_name(config.fallback_model, config.model)
-            loading = LoadingModel(lambda: registry.load("models", kind).create(name))
+            loading = LoadingModel(_model(config) if caller is None else lambda: caller)
             tasks.start_soon(loading.load)
-            session = await _open(config, approver, ask, hooks, tools, tasks)
+            session = await _open(config, approver, ask, hooks, tools, tasks, served=caller is not None)
             try:
                 session.model, session.fallback = await loading.loaded(), fallback
                 if config.model.startswith("anthropic:"):  # beside the first request: it costs 0.25 s
@@ -123,18 +124,18 @@ async def _open(
     hooks: Sequence[ProgramHook],
     tools: Sequence[Tool],
     tasks: TaskGroup,
+    *,
+    served: bool,
 ) -> Session:
     past = load_past(sessions_dir(), config.resume, config.workspace.resolve()) if config.resume else None
     if past is not None:  # no policy may come from the folder that is really worked on
         config = replace(config, workspace=stands_on(sessions_dir() / past.session_id) or config.workspace)
-    policy = _policy(config)
+    policy = policy_of(config)
     types = load_agent_types(config_dir() / AGENT_TYPES, names_of(tools), config.workspace)
-    await anyio.to_thread.run_sync(
-        Budget(policy.limits, Prices(policy.prices)).check,
-        (config.model, config.fallback_model, *(kind.model for kind in types.values())),
-    )
+    models = () if served else (config.model, config.fallback_model, *(kind.model for kind in types.values()))
+    await anyio.to_thread.run_sync(Budget(policy.limits, Prices(policy.prices)).check, models)
     pool = with_types(pool_of(policy, tools), types)
-    servers = servers_of(policy, config.mcp_config, os.environ)
+    servers = () if served else servers_of(policy, config.mcp_config, os.environ)
     endpoint = await anyio.to_thread.run_sync(reachable_engine)
     settled = await settle_interrupted()  # before this run takes its picture of the folder
     folder = sessions_dir() / (past.session_id if past else new_session_id())
@@ -255,8 +256,17 @@ def _begin(
         session.emit(Notice(level="warning", text=warning))
 
 
-def _policy(config: RunConfig) -> Policy:
-    """Every layer of the policy; none of its files may lie in the folder."""
+def _model(config: RunConfig) -> Callable[[], Model]:
+    kind, name = model_kind(config.model)
+    return lambda: cast(Model, registry.load("models", kind).create(name))
+
+
+def policy_of(config: RunConfig) -> Policy:
+    """Every layer of the policy; none of its files may lie in the folder.
+
+    Raises:
+        ConfigError: a layer cannot be used.
+    """
     options = CommandLine(
         allow=config.allow,
         deny=config.deny,
@@ -304,6 +314,8 @@ async def _start_sandbox(session: Session, after_seq: int, recorded: int) -> Non
             start_s=time.monotonic() - started,
         )
     )
+    for line in info.notes:
+        session.emit(Notice(level="info", text=line))
     if session.checkpoints is not None:
         try:
             await session.checkpoints.begin(after_seq=after_seq, recorded=recorded)

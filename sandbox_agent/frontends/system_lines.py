@@ -171,6 +171,7 @@ def _agent_finished(event: AgentFinished) -> JsonObject:
         "tool_use_id": event.call_id,
         "status": "completed" if event.status in ("done", "denied") else "failed",
         "run_status": event.status,
+        "output_file": "",
         "summary": event.text,
         "error": event.error,
         "num_turns": event.turns,

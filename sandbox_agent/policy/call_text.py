@@ -20,8 +20,8 @@ _FORM = re.compile(r"(?P<tool>[A-Za-z][A-Za-z0-9_-]*)(?:\((?P<inner>.*)\))?", re
 _READS = FAMILIES["Read"]
 _EDITS = FAMILIES["Edit"]
 _DIALOGUE = frozenset({"AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "TodoWrite"})
-_OTHERS = _DIALOGUE | {"Bash", "Task", "TaskOutput", "TaskStop", "WebFetch", "WebSearch"}
-_HARMLESS = _READS | _DIALOGUE | {"TaskOutput", "TaskStop", "WebFetch"}
+_OTHERS = _DIALOGUE | {"Bash", "SendMessage", "Task", "TaskOutput", "TaskStop", "WebFetch", "WebSearch"}
+_HARMLESS = _READS | _DIALOGUE | {"SendMessage", "Task", "TaskOutput", "TaskStop", "WebFetch"}
 
 
 def parse_call(text: str, *, cwd: str = WORKSPACE_MOUNT, resolve: bool = True) -> PermissionRequest:

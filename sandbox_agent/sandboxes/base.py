@@ -123,6 +123,8 @@ class SandboxInfo:
     uid: int
     gid: int
     details: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    """Where it is less than was asked for, in words for people."""
 
 
 class Stream(Protocol):

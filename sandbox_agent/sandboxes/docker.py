@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -44,6 +46,9 @@ CLOSE_S = 20.0
 PREDECESSOR_LOOKS = 100
 PREDECESSOR_LOOK_S = 0.1
 
+_CPUS = re.compile(r"Range of CPUs is from [0-9.]+ to ([0-9.]+)")
+"""What the engine says to a limit of more processors than its machine has."""
+
 
 class DockerSandbox:
     """See `Sandbox`. Made by `create`."""
@@ -60,6 +65,7 @@ class DockerSandbox:
         self._life = Life()
         self._as_user: Callable[[str], RunningContainer]
         self._reaped = ""
+        self._notes: tuple[str, ...] = ()
         self._closed = False
         self._closing = anyio.Lock()
         self._making = anyio.Lock()
@@ -236,14 +242,22 @@ class DockerSandbox:
         raise SandboxStartError(f"the container that session {self.spec.session_id} left cannot be removed")
 
     async def _create(self, engine: Engine, image: Image) -> None:
-        """Create and start; once more without the limit on descriptors where the engine may not set that."""
-        nofile = await anyio.to_thread.run_sync(allowed_nofile, self.endpoint, self.spec.nofile)
-        for limit in (nofile, None):
+        """Create and start; once more with what the engine can give, where it has fewer processors, or may not set the
+        limit on descriptors."""
+        nofile: int | None = await anyio.to_thread.run_sync(allowed_nofile, self.endpoint, self.spec.nofile)
+        while True:
             try:
-                await self._create_once(engine, image, limit)
+                await self._create_once(engine, image, nofile)
                 return
             except docker.errors.APIError as exc:
-                if limit is None or "rlimit" not in str(exc.explanation):
+                said = str(exc.explanation)
+                fewer = _CPUS.search(said)
+                if fewer is not None and 0 < float(fewer[1]) < self.spec.cpus:
+                    self._notes += (f"{self.spec.cpus:g} processors are allowed, and the engine has {float(fewer[1]):g}",)
+                    self.spec = replace(self.spec, cpus=float(fewer[1]))
+                elif nofile is not None and "rlimit" in said:
+                    nofile = None
+                else:
                     raise SandboxStartError(await why_refused(engine, exc, self.spec.runtime)) from exc
                 await self._remove(engine)
 
@@ -301,7 +315,8 @@ class DockerSandbox:
         kept = f"seccomp {spec.seccomp}, no capabilities, read-only root, {network}, uid {spec.uid}"
         isolation = f"{spec.runtime or 'default runtime'}, {kept}"
         details = {"endpoint": str(self.endpoint), "image_id": image.id, "transport": about, "reaped": self._reaped}
-        return SandboxInfo(self._container_id or "", image.name, isolation, transport, spec.uid, spec.gid, details)
+        made = self._container_id or ""
+        return SandboxInfo(made, image.name, isolation, transport, spec.uid, spec.gid, details, self._notes)
 
     async def _remove(self, engine: Engine) -> None:
         if self._container_id is not None:

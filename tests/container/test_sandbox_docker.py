@@ -278,3 +278,13 @@ async def test_the_start_says_what_the_sandbox_is(box: Rig) -> None:
     assert (info.image, info.transport, info.uid, info.gid) == ("sandbox-agent/base:latest", "runner", UID, UID)
     assert f"no network, uid {UID}" in info.isolation
     assert os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock") in info.details["endpoint"]
+
+
+async def test_more_processors_than_there_are_is_all_there_are(tmp_path: Path) -> None:
+    """A policy written for a large machine works on a small one, and says so."""
+    async with rig(tmp_path, cpus=1000.0) as box:
+        made = box.client.inspect_container(box.info.id)["HostConfig"]["NanoCpus"]
+        there = box.client.info()["NCPU"]
+
+    assert made == there * 10**9
+    assert box.info.notes == (f"1000 processors are allowed, and the engine has {there}",)
