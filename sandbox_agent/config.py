@@ -36,6 +36,8 @@ class RunConfig:
     """Whether the model is given AGENTS.md and CLAUDE.md of the folder."""
     mcp_config: tuple[Path, ...] = ()
     """Files of the form of `.mcp.json`, with servers for this run."""
+    mcp_servers: tuple[str, ...] | None = None
+    """Names of the MCP servers to start; None is all that the policy and these files name."""
     resume: str | None = None
     """A session ID, or "last" for the newest session of this workspace."""
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "apply": ("apply", "Apply the kept changes of a session to your folder."),
     "export": ("export", "Take commits made inside out, as a bundle or patches."),
     "policy": ("policy", "Check and understand permission policies."),
+    "mcp": ("mcp", "Check MCP servers, or be one."),
     "reap": ("reap", "Remove containers that a killed run left behind."),
     "completion": ("completion", "Print the completion script of your shell."),
 }

@@ -166,10 +166,12 @@ async def _run_one(
     session.effects.begin(doing)
     result = None
     try:
-        with metered(doing.meter), as_call(use.id):
+        with session.withdrawn.running(use.id), metered(doing.meter), as_call(use.id):
             result = await _run_tool(session, judged, ctx)
     finally:
         session.effects.end(doing, result)
+    if result is None:
+        result = history.interrupted()
     if doing.refusals:
         note = prompt("engine/egress_refused").format(refusals="; ".join(doing.refusals))
         result = call_hooks.with_notes(result, (note,))

@@ -20,7 +20,7 @@ from sandbox_agent.engine.call_hooks import Hooked
 from sandbox_agent.engine.preparing import prepare
 from sandbox_agent.engine.requests import binding, digest, request_of
 from sandbox_agent.engine.scheduler import Call
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Approver, Session
+from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Approver, NobodyAnswersError, Session
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import Notice, PermissionAsked, PermissionDecided
 from sandbox_agent.policy.policy import Policy
@@ -258,6 +258,8 @@ async def _ask(
     _note_question(session, question, request.input_sha256)
     try:
         answer = await approver(question)
+    except NobodyAnswersError:
+        return _note(session, call, _nobody(session, request, decision))
     except Exception as exc:  # noqa: BLE001 - an approver that fails has not approved
         answer = ApprovalAnswer(False, reason=f"the approver failed ({type(exc).__name__}: {exc}).")
     if not isinstance(answer, ApprovalAnswer):

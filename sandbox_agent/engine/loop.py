@@ -108,7 +108,7 @@ async def _run(session: Session, task: str | None) -> None:
     try:
         await drive(session, task, progress)
     finally:
-        _finish(session, progress)
+        conclude(session, progress)
 
 
 async def drive(session: Session, task: str | None, progress: Progress) -> None:
@@ -320,7 +320,7 @@ def _status_of(fault: SandboxAgentError) -> str:
             return "failed"
 
 
-def _finish(session: Session, progress: Progress) -> None:
+def conclude(session: Session, progress: Progress) -> None:
     """The end of the first agent's run."""
     if session.hooks is not None:
         session.hooks.status = progress.stop or "failed"

@@ -79,7 +79,7 @@ async def open_session(
     Changes that were not applied stay in the session's folder for `apply ID`. `approver` says whether what is asked may
     run, `ask` answers the model's own questions; None: nobody does. `hooks` are functions of the program, which run
     before those of the policy; `tools` are its own, which run on this machine. `caller` is in the place of a model that
-    there is not, where calls come from elsewhere (see `engine.served`): the policy's MCP servers stay away then.
+    there is not, where calls come from elsewhere (see `engine.served`).
 
     Raises:
         ConfigError: the configuration cannot be used (policy, model, key, tools, unknown session).
@@ -135,7 +135,7 @@ async def _open(
     models = () if served else (config.model, config.fallback_model, *(kind.model for kind in types.values()))
     await anyio.to_thread.run_sync(Budget(policy.limits, Prices(policy.prices)).check, models)
     pool = with_types(pool_of(policy, tools), types)
-    servers = () if served else servers_of(policy, config.mcp_config, os.environ)
+    servers = servers_of(policy, config.mcp_config, os.environ, config.mcp_servers)
     endpoint = await anyio.to_thread.run_sync(reachable_engine)
     settled = await settle_interrupted()  # before this run takes its picture of the folder
     folder = sessions_dir() / (past.session_id if past else new_session_id())

@@ -6,7 +6,7 @@ way of every question; where nobody answers, the answer is no.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,29 @@ MAX_FIELDS = 4
 _ASKED_CHARS = 1_000
 
 
-def servers_of(policy: Policy, files: Sequence[Path], environ: Mapping[str, str]) -> tuple[McpServer, ...]:
+def servers_of(
+    policy: Policy, files: Sequence[Path], environ: Mapping[str, str], only: Collection[str] | None = None
+) -> tuple[McpServer, ...]:
     """The servers of a run, with the person's variables filled in; a policy's server wins over one of a file.
+
+    Args:
+        policy: the run's.
+        files: those that were named for it.
+        environ: the person's variables.
+        only: names of those that are wanted; None is all.
 
     Raises:
         PolicyError: a file or an entry cannot be used, a variable is not set, or the policy allows no further servers.
+    """
+    known = servers_named(policy, files)
+    return tuple(with_environment(one, environ) for one in known if only is None or one.name in only)
+
+
+def servers_named(policy: Policy, files: Sequence[Path]) -> tuple[McpServer, ...]:
+    """The same, with `${VAR}` as it is written.
+
+    Raises:
+        PolicyError: see `servers_of`.
     """
     found: dict[str, McpServer] = {}
     for path in files:
@@ -48,7 +66,7 @@ def servers_of(policy: Policy, files: Sequence[Path], environ: Mapping[str, str]
     found |= {server.name: server for server in policy.servers}
     if len(found) > MAX_SERVERS:
         raise PolicyError(f"{len(found)} MCP servers; at most {MAX_SERVERS} can be used")
-    return tuple(with_environment(server, environ) for server in found.values())
+    return tuple(found.values())
 
 
 def start_servers(session: Session, servers: Sequence[McpServer], ground: Ground) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -68,6 +69,10 @@ class ApprovalAnswer:
 Approver = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer]]
 
 
+class NobodyAnswersError(Exception):
+    """Raised by an approver that has nobody to ask about this call, which is denied as where there is no approver."""
+
+
 class McpServers(Protocol):
     """The MCP servers of a session; see `engine.servers`."""
 
@@ -78,6 +83,33 @@ class McpServers(Protocol):
     async def close(self) -> None:
         """End them all. Shielded, and bounded."""
         ...
+
+
+class Withdrawn:
+    """Calls that whoever made them wants no more, each by itself, while others of the same turn go on."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._running: dict[str, anyio.CancelScope] = {}
+
+    def add(self, call_id: str) -> None:
+        """End the call, now or when its turn comes."""
+        self._ids.add(call_id)
+        if call_id in self._running:
+            self._running[call_id].cancel()
+
+    @contextmanager
+    def running(self, call_id: str) -> Iterator[anyio.CancelScope]:
+        """Run a call in here, unless, or until, it is wanted no more; the scope says so."""
+        with anyio.CancelScope() as scope:
+            self._running[call_id] = scope
+            if call_id in self._ids:
+                scope.cancel()
+            try:
+                yield scope
+            finally:
+                del self._running[call_id]
+                self._ids.discard(call_id)
 
 
 BACKGROUND_WAIT_S = 600.0
@@ -153,6 +185,7 @@ class Session:
     interrupted: bool = False
     fault: SandboxAgentError | None = None
     failed: anyio.Event = field(default_factory=anyio.Event)
+    withdrawn: Withdrawn = field(default_factory=Withdrawn)
     drift_told: dict[str, str] = field(default_factory=dict)
     unapplied: set[str] | None = None
     _notes_told: set[str] = field(default_factory=set)

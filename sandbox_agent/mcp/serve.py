@@ -1,0 +1,345 @@
+"""Our tools for any MCP client: what a client asks of us, and what it is told. The work is the desk's."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.server import Server, ServerRequestContext
+
+from sandbox_agent import __version__
+from sandbox_agent.errors import SandboxAgentError, ToolError
+from sandbox_agent.prompts import prompt
+from sandbox_agent.types import JsonObject, ToolResult
+
+MAX_QUESTION_CHARS = 20_000
+"""A call with more to it cannot be asked about: nobody would read it."""
+
+MAX_OPEN_QUESTIONS = 100
+MAX_DIFF_CHARS = 100_000
+
+_READ_ONLY = ("Read", "Grep", "Glob", "TaskOutput", "SessionList", "SessionDiff")
+_SESSION_ID: JsonObject = {
+    "type": "string",
+    "description": "The session to use, from SessionCreate or SessionFork. Left out: the first one.",
+}
+_ANSWER: JsonObject = {
+    "type": "object",
+    "properties": {
+        "answer": {
+            "type": "string",
+            "title": "May this run?",
+            "enum": ["no", "once", "session"],
+            "enumNames": ["No", "Yes, once", "Yes, and calls like it for this session"],
+            "default": "no",
+        }
+    },
+    "required": ["answer"],
+}
+
+
+class Pending(Protocol):
+    """A call at the desk, see `engine.served.Call`."""
+
+    question: Any
+    result: ToolResult | None
+
+    async def news(self) -> None:
+        """Wait until there is a question or a result."""
+        ...
+
+
+class Desk(Protocol):
+    """Who does the work, see `engine.served.Desk`."""
+
+    allow_apply: bool
+    folders: dict[str, Any]
+    default: str | None
+    sessions: Sequence[Any]
+
+    def definitions(self) -> list[JsonObject]:
+        """The tools."""
+        ...
+
+    async def submit(self, name: str, given: JsonObject, session_id: str | None, *, can_ask: bool) -> Any:
+        """Take a call."""
+        ...
+
+    def withdraw(self, call: Any) -> None:
+        """End a call."""
+        ...
+
+    async def create(self, folder: str | None) -> Any:
+        """Open a session."""
+        ...
+
+    async def fork(self, session_id: str | None, step: int | None) -> Any:
+        """Open a session at a step of another one."""
+        ...
+
+    async def diff(self, session_id: str | None) -> Any:
+        """What a session changed."""
+        ...
+
+    async def apply(self, session_id: str | None, paths: Sequence[str] | None) -> Any:
+        """Bring it to the folder."""
+        ...
+
+    async def end(self, session_id: str) -> None:
+        """End a session."""
+        ...
+
+
+Answered = Callable[[str | None, str | None], Any]
+"""Makes the desk's answer of what the person chose ("once", "session", None for no), and why not."""
+
+Context = ServerRequestContext[Any, Any]
+
+
+class Service:
+    """The server of one desk, for any number of connections.
+
+    Args:
+        desk: does the work.
+        answered: makes an answer of what a person said.
+        shown: takes out of a text what could deceive whoever looks at it.
+    """
+
+    def __init__(self, desk: Desk, answered: Answered, shown: Callable[[str], str]) -> None:
+        self._desk = desk
+        self._answered = answered
+        self._shown = shown
+        self._definitions = {str(one["name"]): one for one in desk.definitions()}
+        self._errands = _errands(desk, shown)
+        self._asked: OrderedDict[str, Any] = OrderedDict()
+        """Calls that wait for the answer of a person, by the state that the client brings back with it."""
+        self.server: Server[Any] = Server(
+            "sandbox-agent",
+            version=__version__,
+            title="Hardened sandbox",
+            instructions=prompt("served/instructions"),
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+
+    async def _list(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        tools = [_tool(_with_session(one)) for one in self._definitions.values()]
+        return types.ListToolsResult(tools=[*tools, *(_tool(one) for one, _ in self._errands.values())])
+
+    async def _call(
+        self, ctx: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        given: JsonObject = dict(params.arguments or {})
+        try:
+            if params.name in self._errands:
+                return await _errand(self._errands[params.name], given)
+            if params.name not in self._definitions:
+                raise MCPError(types.INVALID_PARAMS, f"there is no tool {self._shown(params.name)[:100]!r}")
+            session_id = _text(given.pop("session_id", None), "session_id")
+            if params.request_state is not None:
+                call = self._asked.pop(params.request_state, None)
+                if call is None:
+                    raise ToolError("the question that this answers is not open any more; make the call again")
+                if call.question is not None:
+                    call.answer(self._answer_of((params.input_responses or {}).get("answer")))
+            else:
+                call = await self._desk.submit(params.name, given, session_id, can_ask=_can_ask(ctx))
+            return await self._followed(ctx, call)
+        except SandboxAgentError as exc:
+            return _told(str(exc), is_error=True)
+
+    async def _followed(self, ctx: Context, call: Any) -> types.CallToolResult | types.InputRequiredResult:
+        """A call to its end, or to a question that the client has to come back with the answer of."""
+        kept = False
+        try:
+            while True:
+                await call.news()
+                if call.result is not None:
+                    return _result(call.result)
+                text = self._question(call)
+                if text is None:
+                    call.answer(self._answered(None, f"it has more than {MAX_QUESTION_CHARS:,} characters to look at"))
+                elif ctx.session.can_send_request:
+                    call.answer(await self._elicited(ctx, text))
+                else:
+                    kept = True
+                    return self._to_be_answered(call, text)
+        finally:
+            if call.result is None and not kept:
+                self._desk.withdraw(call)
+
+    async def _elicited(self, ctx: Context, text: str) -> Any:
+        try:
+            return self._answer_of(await ctx.session.elicit_form(text, _ANSWER, ctx.request_id))
+        except MCPError as exc:
+            return self._answered(None, f"the client cannot ask: {self._shown(exc.message)[:200]}")
+
+    def _to_be_answered(self, call: Any, text: str) -> types.InputRequiredResult:
+        state = secrets.token_urlsafe(24)
+        self._asked[state] = call
+        while len(self._asked) > MAX_OPEN_QUESTIONS:
+            self._desk.withdraw(self._asked.popitem(last=False)[1])
+        params = types.ElicitRequestFormParams(message=text, requested_schema=_ANSWER)
+        return types.InputRequiredResult(
+            input_requests={"answer": types.ElicitRequest(params=params)}, request_state=state
+        )
+
+    def _question(self, call: Any) -> str | None:
+        """What exactly would run, None where that is too long to be looked at."""
+        request = call.question
+        given = json.dumps(request.input, ensure_ascii=False, indent=1, default=str)
+        what = request.subject.command if request.subject.command is not None else given
+        text = self._shown(f"{request.tool} would run in the sandbox:\n\n{what}\n\n{request.decision.reason}")
+        return text if len(text) <= MAX_QUESTION_CHARS else None
+
+    def _answer_of(self, found: Any) -> Any:
+        content = found.content if isinstance(found, types.ElicitResult) and found.action == "accept" else None
+        chosen = (content or {}).get("answer")
+        return self._answered(chosen if chosen in ("once", "session") else None, None)
+
+
+def _can_ask(ctx: Context) -> bool:
+    """Whether the client shows forms to its person. One that says only "elicitation" means these."""
+    capabilities = ctx.session.client_capabilities
+    elicitation = capabilities.elicitation if capabilities is not None else None
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
+
+def _with_session(definition: JsonObject) -> JsonObject:
+    schema = definition["input_schema"]
+    properties = {**schema.get("properties", {}), "session_id": _SESSION_ID}
+    return {**definition, "input_schema": {**schema, "properties": properties}}
+
+
+def _tool(definition: JsonObject) -> types.Tool:
+    name = str(definition["name"])
+    only_reads = name in _READ_ONLY
+    return types.Tool(
+        name=name,
+        description=str(definition["description"]),
+        input_schema=definition["input_schema"],
+        annotations=types.ToolAnnotations(
+            read_only_hint=only_reads, destructive_hint=False if only_reads else None, open_world_hint=False
+        ),
+    )
+
+
+def _result(result: ToolResult) -> types.CallToolResult:
+    content = result.content if not isinstance(result.content, str) else ({"type": "text", "text": result.content},)
+    return types.CallToolResult(content=[_block(block) for block in content], is_error=result.is_error)
+
+
+def _block(block: Mapping[str, Any]) -> types.ContentBlock:
+    source = block.get("source")
+    if block.get("type") == "image" and isinstance(source, dict):
+        return types.ImageContent(type="image", data=str(source["data"]), mime_type=str(source["media_type"]))
+    if block.get("type") == "document" and isinstance(source, dict):
+        whole = types.BlobResourceContents(
+            uri="sandbox:document", mime_type=str(source["media_type"]), blob=str(source["data"])
+        )
+        return types.EmbeddedResource(type="resource", resource=whole)
+    return types.TextContent(type="text", text=str(block.get("text", "")))
+
+
+def _told(text: str, *, is_error: bool = False) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=is_error)
+
+
+Errand = tuple[JsonObject, Callable[[JsonObject], Awaitable[str]]]
+
+
+async def _errand(errand: Errand, given: JsonObject) -> types.CallToolResult:
+    definition, do = errand
+    schema = definition["input_schema"]
+    unknown = sorted(given.keys() - schema["properties"].keys())
+    missing = sorted(set(schema.get("required", ())) - given.keys())
+    if unknown or missing:
+        wrong = f"has no input {unknown[0]!r}" if unknown else f"needs {missing[0]}"
+        raise ToolError(f"{definition['name']} {wrong}")
+    return _told(await do(given))
+
+
+def _errands(desk: Desk, shown: Callable[[str], str]) -> dict[str, Errand]:
+    """What can be done with sessions."""
+
+    async def listed(given: JsonObject) -> str:
+        lines = [
+            f"{one.id}  {shown(str(one.session.workspace.host))}  {one.calls} calls"
+            + ("  (the one that calls without session_id go to)" if one.id == desk.default else "")
+            for one in desk.sessions
+        ]
+        return "\n".join(lines) or "No session is open; the first call opens one."
+
+    async def created(given: JsonObject) -> str:
+        made = await desk.create(_text(given.get("folder"), "folder"))
+        return f"session_id: {made.id}"
+
+    async def forked(given: JsonObject) -> str:
+        step = given.get("step")
+        if step is not None and (not isinstance(step, int) or isinstance(step, bool) or step < 0):
+            raise ToolError("step is a number from 0 on")
+        made = await desk.fork(_text(given.get("session_id"), "session_id"), step)
+        return f"session_id: {made.id}"
+
+    async def differed(given: JsonObject) -> str:
+        found = await desk.diff(_text(given.get("session_id"), "session_id"))
+        parts = [str(one["diff"]) if one.get("diff") else f"{one['kind']}: {one['path']}" for one in found.changes]
+        text = shown("\n".join(part.rstrip("\n") for part in parts))
+        if len(text) > MAX_DIFF_CHARS:
+            text = f"{text[:MAX_DIFF_CHARS]}\n[... shown are {MAX_DIFF_CHARS:,} of {len(text):,} characters]"
+        return text or "Nothing is changed."
+
+    async def applied(given: JsonObject) -> str:
+        paths = given.get("paths")
+        if paths is not None and not (isinstance(paths, list) and all(isinstance(path, str) for path in paths)):
+            raise ToolError("paths is a list of paths")
+        outcome = await desk.apply(_text(given.get("session_id"), "session_id"), paths)
+        lines = [f"applied: {path}" for path in outcome.applied]
+        lines += [f"applied in part: {path}" for path in outcome.partial]
+        lines += [f"not applied: {path} ({why})" for path, why in {**outcome.withheld, **outcome.conflicts}.items()]
+        lines.append("The session has ended with this; the next call opens another one.")
+        return shown("\n".join(lines))
+
+    async def ended(given: JsonObject) -> str:
+        session_id = _text(given["session_id"], "session_id") or ""
+        await desk.end(session_id)
+        return f"Session {session_id} has ended. What it changed is kept: sandbox-agent diff {session_id}"
+
+    session, folders = {"session_id": _SESSION_ID}, {"type": "string", "enum": list(desk.folders)}
+    found: list[Errand] = [
+        (_errand_tool("SessionList"), listed),
+        (_errand_tool("SessionCreate", {"folder": {**folders, "description": "Left out: the first one."}}), created),
+        (
+            _errand_tool(
+                "SessionFork",
+                {**session, "step": {"type": "integer", "minimum": 0, "description": "Left out: as it is now."}},
+            ),
+            forked,
+        ),
+        (_errand_tool("SessionDiff", session), differed),
+        (_errand_tool("SessionClose", {"session_id": {"type": "string"}}, ("session_id",)), ended),
+    ]
+    if desk.allow_apply:
+        paths = {"type": "array", "items": {"type": "string"}, "description": "Of SessionDiff. Left out: all."}
+        found.append((_errand_tool("SessionApply", {**session, "paths": paths}), applied))
+    return {str(definition["name"]): (definition, do) for definition, do in found}
+
+
+def _errand_tool(name: str, properties: JsonObject | None = None, required: Sequence[str] = ()) -> JsonObject:
+    schema: JsonObject = {"type": "object", "properties": properties or {}, "additionalProperties": False}
+    if required:
+        schema["required"] = list(required)
+    page = re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
+    return {"name": name, "description": prompt(f"served/{page}"), "input_schema": schema}
+
+
+def _text(value: object, name: str) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ToolError(f"{name} is a string")
+    return value
