@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -23,7 +24,14 @@ from pydantic import RootModel, model_validator
 from sandbox_agent.types import JsonObject, nests_too_deep
 
 MAX_SCHEMA_CHARS = 64 * 1024
+MAX_PARTS = 4_000
+"""Objects and lists in one schema: whether it is valid takes a third of a millisecond each."""
+
 MAX_STEPS = 50_000
+MAX_CHECK_S = 0.5
+MAX_UNFOLDED = 100
+"""Schemas that the root is put together from: references and branches, in all."""
+
 MAX_PROPERTIES = 200
 MAX_DESCRIPTION_CHARS = 1_000
 """Of one field of an input."""
@@ -31,7 +39,11 @@ MAX_DESCRIPTION_CHARS = 1_000
 _PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}\Z")
 _LOCAL = re.compile(r"#(?:/(?:\$defs|definitions)/[^/]+)?\Z")
 _BRANCHES = ("anyOf", "oneOf", "allOf")
-_UNCHECKED = frozenset({"pattern", "patternProperties", "format", "$id", "$schema", "$anchor", "$dynamicRef"})
+_UNCHECKED = frozenset(
+    {"pattern", "patternProperties", "format", "uniqueItems", "unevaluatedProperties", "unevaluatedItems"}
+    | {"$id", "$schema", "$anchor", "$dynamicRef", "$dynamicAnchor"}
+)
+_VALUES = ("const", "enum", "default", "examples")
 _SHOWN_FAULTS = 5
 _SHOWN_CHARS = 200
 
@@ -58,17 +70,17 @@ def adapted(schema: Any) -> JsonObject:
         raise UnusableSchemaError("its input schema is nested too deeply")
     if len(json.dumps(schema, default=str)) > MAX_SCHEMA_CHARS:
         raise UnusableSchemaError(f"its input schema is over {MAX_SCHEMA_CHARS // 1024} KiB")
-    made = _root(copy.deepcopy(schema))
+    if parts_of(schema) > MAX_PARTS:
+        raise UnusableSchemaError(f"its input schema has over {MAX_PARTS:,} parts")
+    made = _root(copy.deepcopy(schema), [MAX_UNFOLDED])
     _check_refs(made)
-    properties = made.setdefault("properties", {})
-    if not isinstance(properties, dict) or len(properties) > MAX_PROPERTIES:
-        raise UnusableSchemaError(f"its input schema has no properties, or over {MAX_PROPERTIES}")
-    for name in properties:
+    made.setdefault("properties", {})
+    if len(_fields(made)) > MAX_PROPERTIES:
+        raise UnusableSchemaError(f"its input schema has over {MAX_PROPERTIES} properties")
+    for name in _fields(made):
         if not _PROPERTY.match(name):
             raise UnusableSchemaError(f"its input has a field {name[:80]!r}, which the model API does not take")
-    required = made.get("required", [])
-    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-        raise UnusableSchemaError("its input schema's `required` is not a list of names")
+    _needed(made)
     plain: JsonObject = _plain(made)
     try:
         jsonschema.Draft202012Validator.check_schema(plain)
@@ -78,20 +90,17 @@ def adapted(schema: Any) -> JsonObject:
     return plain
 
 
-def _root(schema: JsonObject) -> JsonObject:
-    """An object schema that says at its root what the given one says by a reference or by branches."""
-    for _ in range(20):
-        ref = schema.get("$ref")
-        if ref is None:
-            break
-        target = _target(schema, ref)
+def _root(schema: JsonObject, left: list[int]) -> JsonObject:
+    """An object schema that says at its root what the given one says by a reference or by branches. `left` has how many
+    more schemas may be taken up: a few references can stand for any number of them."""
+    while "$ref" in schema:
+        _take_up(left)
+        target = _target(schema, schema["$ref"])
         schema = {key: value for key, value in schema.items() if key != "$ref"} | copy.deepcopy(target)
-    else:
-        raise UnusableSchemaError("its input schema refers to itself")
     for key in _BRANCHES:
         branches = schema.pop(key, None)
         if branches is not None:
-            _merge(schema, key, branches)
+            _merge(schema, key, branches, left)
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         raise UnusableSchemaError(f"its input is no object but {str(kind)[:80]}")
@@ -99,25 +108,47 @@ def _root(schema: JsonObject) -> JsonObject:
     return schema
 
 
-def _merge(schema: JsonObject, key: str, branches: Any) -> None:
+def _take_up(left: list[int]) -> None:
+    left[0] -= 1
+    if left[0] < 0:
+        raise UnusableSchemaError(f"its input schema refers to itself, or to over {MAX_UNFOLDED} others at its root")
+
+
+def _merge(schema: JsonObject, key: str, branches: Any, left: list[int]) -> None:
     """Fields of all branches; needed is what all of them need (`allOf`: what any does). The server checks the rest."""
     if not isinstance(branches, list) or not all(isinstance(one, dict) for one in branches):
         raise UnusableSchemaError(f"its input schema's {key} is not a list of schemas")
-    whole = [
-        _root({**one, **{name: schema[name] for name in ("$defs", "definitions") if name in schema}})
-        for one in branches
-    ]
+    shared = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
+    whole: list[JsonObject] = []
+    for one in branches:
+        _take_up(left)
+        whole.append(_root({**one, **shared}, left))
     properties: JsonObject = {}
     for one in whole:
-        for name, field in (one.get("properties") or {}).items():
+        for name, field in _fields(one).items():
             known = properties.setdefault(name, field)
             if known != field:
                 properties[name] = {}  # what the branches do not agree on is free here
-    needs = [set(one.get("required") or ()) for one in whole]
+    needs = [_needed(one) for one in whole]
     needed = set().union(*needs) if key == "allOf" else set.intersection(*needs) if needs else set()
-    schema["properties"] = properties | (schema.get("properties") or {})
-    schema["required"] = sorted({*(schema.get("required") or ()), *needed})
+    schema["properties"] = properties | _fields(schema)
+    schema["required"] = sorted(_needed(schema) | needed)
     schema.pop("additionalProperties", None)
+    schema.pop("unevaluatedProperties", None)
+
+
+def _fields(schema: JsonObject) -> JsonObject:
+    found = schema.get("properties", {})
+    if not isinstance(found, dict):
+        raise UnusableSchemaError("its input schema's `properties` is no object")
+    return found
+
+
+def _needed(schema: JsonObject) -> set[str]:
+    found = schema.get("required", [])
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise UnusableSchemaError("its input schema's `required` is not a list of names")
+    return set(found)
 
 
 def _target(schema: JsonObject, ref: Any) -> JsonObject:
@@ -163,9 +194,7 @@ def _plain(value: Any, *, names: bool = False) -> Any:
     if isinstance(text, str) and len(text) > MAX_DESCRIPTION_CHARS:
         kept["description"] = text[:MAX_DESCRIPTION_CHARS] + "..."
     return {
-        key: one
-        if key in ("const", "enum", "default", "examples")
-        else _plain(one, names=key in ("properties", "$defs", "definitions"))
+        key: one if key in _VALUES else _plain(one, names=key in ("properties", "$defs", "definitions"))
         for key, one in kept.items()
     }
 
@@ -190,11 +219,12 @@ def input_model(schema: JsonObject) -> type[RootModel[dict[str, Any]]]:
 def _checker(schema: JsonObject) -> Callable[[JsonObject], list[str]]:
     """What is wrong with an input, at most five things."""
     steps = [0]
+    deadline = [0.0]
 
     def counted(keyword: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
         def check(*arguments: Any) -> Iterator[Any]:
             steps[0] += 1
-            if steps[0] > MAX_STEPS:
+            if steps[0] > MAX_STEPS or time.monotonic() > deadline[0]:
                 raise _TooMuchError
             yield from keyword(*arguments) or ()
 
@@ -207,10 +237,10 @@ def _checker(schema: JsonObject) -> Callable[[JsonObject], list[str]]:
     validator = checker(_unpatterned(schema), registry=referencing.Registry())
 
     def faults(value: JsonObject) -> list[str]:
-        steps[0] = 0
+        steps[0], deadline[0] = 0, time.monotonic() + MAX_CHECK_S
         try:
             return [_worded(error) for error in islice(validator.iter_errors(value), _SHOWN_FAULTS)]
-        except (_TooMuchError, RecursionError):
+        except (_TooMuchError, RecursionError, ArithmeticError):
             return []  # the server checks it itself; nothing here depends on it
         except referencing.exceptions.Unresolvable as exc:
             return [f"its schema refers to {str(exc.ref)[:_SHOWN_CHARS]!r}, which is not in it"]
@@ -223,11 +253,26 @@ def _unpatterned(value: Any, *, names: bool = False) -> Any:
         return [_unpatterned(one) for one in value]
     if not isinstance(value, dict):
         return value
+    if names:
+        return {name: _unpatterned(one) for name, one in value.items()}
+    # Which fields are further ones depends on the patterns of names.
+    free = {"additionalProperties"} if "patternProperties" in value else set()
     return {
-        key: _unpatterned(one, names=not names and key in ("properties", "$defs", "definitions"))
+        key: one if key in _VALUES else _unpatterned(one, names=key in ("properties", "$defs", "definitions"))
         for key, one in value.items()
-        if names or key not in _UNCHECKED
+        if key not in _UNCHECKED and key not in free
     }
+
+
+def parts_of(value: Any) -> int:
+    """How many objects and lists a JSON value is made of."""
+    waiting, found = [value], 0
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, (dict, list)):
+            found += 1
+            waiting.extend(one.values() if isinstance(one, dict) else one)
+    return found
 
 
 def _worded(error: jsonschema.ValidationError) -> str:
