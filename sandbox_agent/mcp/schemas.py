@@ -118,7 +118,7 @@ def _merge(schema: JsonObject, key: str, branches: Any, left: list[int]) -> None
     """Fields of all branches; needed is what all of them need (`allOf`: what any does). The server checks the rest."""
     if not isinstance(branches, list) or not all(isinstance(one, dict) for one in branches):
         raise UnusableSchemaError(f"its input schema's {key} is not a list of schemas")
-    shared = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
+    shared: JsonObject = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
     whole: list[JsonObject] = []
     for one in branches:
         _take_up(left)
