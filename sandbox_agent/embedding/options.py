@@ -40,6 +40,8 @@ class Options(TypedDict, total=False):
     project_instructions: bool | None
     """Whether the model is given AGENTS.md and CLAUDE.md of the folder."""
     mcp_config: Sequence[str | Path]
+    mcp_servers: Sequence[str] | None
+    """Names of the MCP servers to start; None is all."""
     resume: str | None
     """The session to go on with, or "last"."""
     tools: Sequence[Tool]
@@ -86,5 +88,6 @@ def config_of(options: Options) -> RunConfig:
         timeout_s=options.get("timeout_s"),
         project_instructions=options.get("project_instructions"),
         mcp_config=tuple(Path(path) for path in options.get("mcp_config", ())),
+        mcp_servers=None if (chosen_servers := options.get("mcp_servers")) is None else tuple(chosen_servers),
         resume=options.get("resume"),
     )

@@ -105,9 +105,22 @@ async def serve_http(server: Server[Any], sock: socket.socket, token: str) -> No
     """Serve clients that have the token, until cancelled. Requests for another host or of another site are refused."""
     app = server.streamable_http_app(streamable_http_path=PATH, host=HOST)
     config = uvicorn.Config(
-        _TokenNeeded(app, token), log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=1
+        _TokenNeeded(app, token), log_level="critical", access_log=False, lifespan="on", timeout_graceful_shutdown=0
     )
-    await _Quiet(config).serve(sockets=[sock])
+    listener = _Quiet(config)
+
+    async def listen() -> None:
+        # Cancelled in the middle, it would tell of that with a trace; told to end, it ends at once.
+        with anyio.CancelScope(shield=True):
+            await listener.serve(sockets=[sock])
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listen)
+        try:
+            await anyio.sleep_forever()
+        finally:
+            listener.should_exit = True
 
 
 class _Quiet(uvicorn.Server):

@@ -204,7 +204,7 @@ def test_options_that_cannot_be_are_refused_at_the_call(
 def test_every_option_of_a_run_can_be_given_from_a_program() -> None:
     """None is forgotten when one is added, and each goes where it belongs."""
     given: Any = {field.name: f"<{field.name}>" for field in dataclasses.fields(RunConfig)}
-    lists: Any = {"allow": ("<allow>",), "deny": ("<deny>",), "mcp_config": (Path("/m"),)}
+    lists: Any = {"allow": ("<allow>",), "deny": ("<deny>",), "mcp_config": (Path("/m"),), "mcp_servers": ("<m>",)}
     given |= {"mode": "plan", "workspace": Path("/w"), **{name: lists[name] for name in lists if name in given}}
     config = config_of(given)
     assert dataclasses.asdict(config) == {**given, "mode": Mode.PLAN}
