@@ -169,26 +169,28 @@ async def _run(
         use.id,
         use.name,
         request.input_sha256,
-        check=lambda fields: _rewritten(call, fields).fault,
+        check=lambda fields: rewritten(call, fields).fault,
         digest=lambda fields: digest(use.name, fields),
     )
     told_to_it = {**about(session), **given, **(more or {})}
     return await session.hooks.run(hook, told_to_it, agent_id=session.agent_id, of_call=of_call)
 
 
-class _Rewritten(NamedTuple):
+class Rewritten(NamedTuple):
+    """A call with another input; with the one before where `fault` says what is wrong with the other."""
+
     call: Call
     fault: str | None
 
 
-def _rewritten(call: Call, fields: JsonObject) -> _Rewritten:
+def rewritten(call: Call, fields: JsonObject) -> Rewritten:
     """The call with another input, or what is wrong with that."""
     assert call.tool is not None
     use = ToolUse(call.use.id, call.use.name, fields)
     parsed = parse_input(call.tool, use)
     if isinstance(parsed, str):
-        return _Rewritten(call, parsed)
-    return _Rewritten(replace(call, use=use, input=parsed), None)
+        return Rewritten(call, parsed)
+    return Rewritten(replace(call, use=use, input=parsed), None)
 
 
 def _with_answer(hooked: Hooked, hook: AnyHook, answer: HookAnswer) -> Hooked:
@@ -196,7 +198,7 @@ def _with_answer(hooked: Hooked, hook: AnyHook, answer: HookAnswer) -> Hooked:
     notes = list(hooked.notes)
     call = hooked.call
     if answer.updated_input is not None:
-        call = _rewritten(call, copy.deepcopy(answer.updated_input)).call
+        call = rewritten(call, copy.deepcopy(answer.updated_input)).call
         shown = cut(json.dumps(call.use.input, ensure_ascii=False), MAX_CONTEXT_CHARS)
         notes.append(prompt("engine/hook_rewrote").format(hook=hook.id, input=reason_for_model(hook, shown)))
     if answer.context:

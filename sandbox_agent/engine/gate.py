@@ -7,6 +7,7 @@ gathered first, in one round trip; deciding is pure.
 from __future__ import annotations
 
 import copy
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,11 +25,14 @@ from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Approv
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import Notice, PermissionAsked, PermissionDecided
 from sandbox_agent.policy.policy import Policy
+from sandbox_agent.prompts import prompt
 from sandbox_agent.tools.base import ToolContext
-from sandbox_agent.types import Decision, Mode, PermissionRequest, Subject, ToolResult, Verdict
+from sandbox_agent.types import Decision, JsonObject, Mode, PermissionRequest, Subject, ToolResult, Verdict
 
 RESOLVE_ATTEMPTS = 2
 HINT_CHARS = 300
+MAX_SHOWN_CHARS = 4_000
+"""Of the input that was put in place of a call's own, in what the model is told of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,9 @@ async def judge(session: Session, calls: Sequence[Call]) -> list[Judged]:
         elif call.tool is None or call.refused is not None or subject is None:
             judged.append(Judged(call, Decision(Verdict.DENY, "not a valid call"), Subject(call.use.name)))
         else:
-            judged.append(Judged(call, await _decide(session, one, subject), subject, one.notes, exact))
+            decided = await _decide(session, one, subject)
+            one_of = Judged(call, decided, subject, one.notes, exact) if isinstance(decided, Decision) else decided
+            judged.append(one_of)
     return judged
 
 
@@ -153,7 +159,8 @@ async def _leads(session: Session, paths: Sequence[str]) -> dict[str, str]:
     return {}
 
 
-async def _decide(session: Session, hooked: Hooked, subject: Subject) -> Decision:
+async def _decide(session: Session, hooked: Hooked, subject: Subject) -> Decision | Judged:
+    """What becomes of a call; the whole of it where whoever was asked has put another input in its place."""
     call = hooked.call
     request = request_of(session, call, subject)
     standing = _standing(session)
@@ -171,7 +178,7 @@ async def _decide(session: Session, hooked: Hooked, subject: Subject) -> Decisio
                 decision = await _ruled(session, hooked, request)
                 if decision.verdict is not Verdict.ASK:
                     return _note(session, call, decision)
-            return await _ask(session, session.approver, call, request, decision)
+            return await _ask(session, session.approver, hooked, request, decision)
     except anyio.get_cancelled_exc_class():
         interrupted = Decision(Verdict.DENY, "the question was interrupted.")
         _note(session, call, interrupted, ApprovalAnswer(False), counts=False)
@@ -246,9 +253,10 @@ def _nobody(session: Session, request: PermissionRequest, decision: Decision) ->
 
 
 async def _ask(
-    session: Session, approver: Approver, call: Call, request: PermissionRequest, decision: Decision
-) -> Decision:
+    session: Session, approver: Approver, hooked: Hooked, request: PermissionRequest, decision: Decision
+) -> Decision | Judged:
     """Ask the person, whose `asking` is held."""
+    call = hooked.call
     # A copy: what the approver does to it changes nothing of what runs. A secret in it is named instead of shown.
     redactor = session.secrecy.redactor
     shown = copy.deepcopy(redactor.value(call.use.input))
@@ -267,9 +275,41 @@ async def _ask(
     if answer.allow is not True:
         told = f"the person said no: {answer.reason}" if answer.reason else "the person said no."
         return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=told, for_model=None), answer)
+    if answer.updated_input is not None:
+        return await _replaced(session, hooked, answer, answer.updated_input)
     added = _remember(session, answer, suggested, request)
     said_yes = replace(decision, verdict=Verdict.ALLOW, reason="the person said yes.", for_model=None)
     return _note(session, call, said_yes, answer, saved_rules=added)
+
+
+async def _replaced(session: Session, hooked: Hooked, answer: ApprovalAnswer, fields: JsonObject) -> Judged:
+    """Judge what whoever was asked wants to run in place of the call: hooks and rules see it as any other, and only the
+    question is answered."""
+    call, fault = call_hooks.rewritten(hooked.call, copy.deepcopy(fields))
+    if fault is None and session.secrecy.redactor.marks_in(call.use.input):
+        fault = "it has the mark of a masked secret in it"
+    if fault is not None:
+        refused = Decision(Verdict.DENY, f"the answer gave an input that cannot be used: {fault}")
+        noted = _note(session, call, refused, ApprovalAnswer(False, by=answer.by))
+        return Judged(call, noted, Subject(call.use.name), hooked.notes)
+    led = session.ctx.resolved
+    again = await call_hooks.before(session, call, partial(_look, session))
+    call, exact = again.call, binding(again.call)
+    subject = await _look(session, call)
+    session.ctx.resolved = {**led, **session.ctx.resolved}  # the other calls of the batch have theirs in it
+    shown = json.dumps(call.use.input, ensure_ascii=False)[:MAX_SHOWN_CHARS]
+    notes = (*hooked.notes, *again.notes, prompt("engine/answer_rewrote").format(input=shown))
+    if not isinstance(subject, Subject):
+        refused = subject or Decision(Verdict.DENY, "the answer gave an input that is no valid call.")
+        noted = _note(session, call, refused, ApprovalAnswer(False, by=answer.by))
+        return Judged(call, noted, Subject(call.use.name), notes)
+    decision = await _ruled(session, again, request_of(session, call, subject))
+    if decision.verdict is not Verdict.DENY:
+        decision = replace(
+            decision, verdict=Verdict.ALLOW, reason="allowed with another input by who was asked.", for_model=None
+        )
+    said = ApprovalAnswer(decision.verdict is Verdict.ALLOW, by=answer.by)
+    return Judged(call, _note(session, call, decision, said), subject, notes, exact)
 
 
 def _remember(

@@ -58,12 +58,14 @@ class ApprovalRequest:
 @dataclass(frozen=True, slots=True)
 class ApprovalAnswer:
     """The answer. `scope` is "once", "session" or "always"; `reason` goes to the model when refused; `by` says who
-    answered, for the record: "person", "hook", or "callback" of the embedding program."""
+    answered, for the record: "person", "hook", or "callback" of the embedding program. `updated_input` is what is to
+    run in place of what was asked about: it is judged anew, and a deny rule stands."""
 
     allow: bool
     scope: str = "once"
     reason: str | None = None
     by: str = field(default="callback", compare=False)
+    updated_input: JsonObject | None = None
 
 
 Approver = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer]]
