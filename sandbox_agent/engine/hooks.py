@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import anyio
 
@@ -20,9 +21,17 @@ from sandbox_agent.engine.hook_process import HookEnd, run_in_container, run_on_
 from sandbox_agent.events import Event, HookRan
 from sandbox_agent.policy.hooks import DEFAULT_TIMEOUT_S, Hook, HookEvent, Matcher
 from sandbox_agent.sandboxes.base import Sandbox
-from sandbox_agent.types import JsonObject, Verdict
+from sandbox_agent.types import JsonObject, PermissionRequest, Verdict
 
 EVERY_CALL = Matcher()
+
+
+class Fits(Protocol):
+    """Which calls a hook is for."""
+
+    def fits(self, request: PermissionRequest) -> bool:
+        """Whether it is for this one; True where it cannot be told."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,7 @@ class ProgramHook:
     id: str
     event: HookEvent
     call: Callable[[JsonObject], Awaitable[HookAnswer | None]]
-    matcher: Matcher = EVERY_CALL
+    matcher: Fits = EVERY_CALL
     timeout_s: float = DEFAULT_TIMEOUT_S
     location: str | None = None
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -23,7 +23,7 @@ from sandbox_agent import __version__, registry
 from sandbox_agent.config import RunConfig, config_dir, sessions_dir
 from sandbox_agent.engine import egress, offered, project_instructions, session_hooks
 from sandbox_agent.engine.agent_types import FOLDER as AGENT_TYPES
-from sandbox_agent.engine.agent_types import load_agent_types
+from sandbox_agent.engine.agent_types import AgentType, load_agent_types
 from sandbox_agent.engine.beside import Ground
 from sandbox_agent.engine.budget import Budget
 from sandbox_agent.engine.checkpoints import Checkpoints
@@ -72,13 +72,16 @@ async def open_session(
     ask: Ask | None = None,
     hooks: Sequence[ProgramHook] = (),
     tools: Sequence[Tool] = (),
+    served: Sequence[Tool] = (),
+    agents: Mapping[str, AgentType] | None = None,
     caller: Model | None = None,
 ) -> AsyncIterator[Session]:
     """A session for one run; its container is removed and its record closed on the way out, whatever happens.
 
     Changes that were not applied stay in the session's folder for `apply ID`. `approver` says whether what is asked may
     run, `ask` answers the model's own questions; None: nobody does. `hooks` are functions of the program, which run
-    before those of the policy; `tools` are its own, which run on this machine. `caller` is in the place of a model that
+    before those of the policy; `tools` are its own, which run on this machine, `served` those of MCP servers inside it,
+    `agents` its types of sub-agents, each in place of one of its name. `caller` is in the place of a model that
     there is not, where calls come from elsewhere (see `engine.served`).
 
     Raises:
@@ -92,7 +95,8 @@ async def open_session(
             fallback = fallback_name(config.fallback_model, config.model)
             loading = LoadingModel(_model(config) if caller is None else lambda: caller)
             tasks.start_soon(loading.load)
-            session = await _open(config, approver, ask, hooks, tools, tasks, served=caller is not None)
+            own = Own(approver, ask, hooks, tools, served, agents or {})
+            session = await _open(config, own, tasks, called=caller is not None)
             try:
                 session.model, session.fallback = await loading.loaded(), fallback
                 if config.model.startswith("anthropic:"):  # beside the first request: it costs 0.25 s
@@ -117,24 +121,26 @@ async def open_session(
                 await _close(session)
 
 
-async def _open(
-    config: RunConfig,
-    approver: Approver | None,
-    ask: Ask | None,
-    hooks: Sequence[ProgramHook],
-    tools: Sequence[Tool],
-    tasks: TaskGroup,
-    *,
-    served: bool,
-) -> Session:
+class Own(NamedTuple):
+    """What a program gives to its session, see `open_session`."""
+
+    approver: Approver | None
+    ask: Ask | None
+    hooks: Sequence[ProgramHook]
+    tools: Sequence[Tool]
+    served: Sequence[Tool]
+    agents: Mapping[str, AgentType]
+
+
+async def _open(config: RunConfig, own: Own, tasks: TaskGroup, *, called: bool) -> Session:
     past = load_past(sessions_dir(), config.resume, config.workspace.resolve()) if config.resume else None
     if past is not None:  # no policy may come from the folder that is really worked on
         config = replace(config, workspace=stands_on(sessions_dir() / past.session_id) or config.workspace)
     policy = policy_of(config)
-    types = load_agent_types(config_dir() / AGENT_TYPES, names_of(tools), config.workspace)
-    models = () if served else (config.model, config.fallback_model, *(kind.model for kind in types.values()))
+    types = {**load_agent_types(config_dir() / AGENT_TYPES, names_of(own.tools), config.workspace), **own.agents}
+    models = () if called else (config.model, config.fallback_model, *(kind.model for kind in types.values()))
     await anyio.to_thread.run_sync(Budget(policy.limits, Prices(policy.prices)).check, models)
-    pool = with_types(pool_of(policy, tools), types)
+    pool = with_types(pool_of(policy, own.tools, own.served), types)
     servers = servers_of(policy, config.mcp_config, os.environ, config.mcp_servers)
     endpoint = await anyio.to_thread.run_sync(reachable_engine)
     settled = await settle_interrupted()  # before this run takes its picture of the folder
@@ -172,15 +178,15 @@ async def _open(
         lock=lock,
         tasks=tasks,
         secrecy=secrecy,
-        approver=approver,
+        approver=own.approver,
         save_rule=partial(saved.save, config_dir() / SAVED_RULES_FILE),
     )
     opens = way_out.opens if way_out is not None else None
-    offered.attach(session, ask=ask, opens=opens, planned=past is not None and past.planned)
+    offered.attach(session, ask=own.ask, opens=opens, planned=past is not None and past.planned)
     Team(types, policy.limits, session.jobs, *((past.agents, past.jobs) if past is not None else ())).attach(session)
     _begin(session, config, settings, past, placement)
     start_servers(session, servers, Ground(sandbox, spec, settings, endpoint, folder, os.environ))
-    session_hooks.attach(session, hooks)
+    session_hooks.attach(session, own.hooks)
     await project_instructions.attach(session, fresh=past is None)
     session.before_end = partial(_before_end, session)
     _bound_disk(session, folder, settings)

@@ -14,8 +14,10 @@ SOURCE = "program"
 """The `source` of every tool of the embedding program."""
 
 
-def pool_of(policy: Policy, own: Sequence[Tool]) -> ToolPool:
+def pool_of(policy: Policy, own: Sequence[Tool], served: Sequence[Tool] = ()) -> ToolPool:
     """The tools the model sees; a tool that a rule denies altogether is not among them.
+
+    `own` are the program's, `served` those of MCP servers inside the program.
 
     Raises:
         ConfigError: a tool of the program has a name that it cannot have.
@@ -23,8 +25,8 @@ def pool_of(policy: Policy, own: Sequence[Tool]) -> ToolPool:
     builtins = builtin_tools()
     _check_names(own, builtins)
     own = [replace(tool, source=SOURCE) for tool in own]  # whatever it says of itself
-    hidden = policy.hidden_tools([tool.name for tool in (*builtins, *own)])
-    seen = [[tool for tool in tools if tool.name not in hidden] for tools in (builtins, own)]
+    hidden = policy.hidden_tools([tool.name for tool in (*builtins, *own, *served)])
+    seen = [[tool for tool in tools if tool.name not in hidden] for tools in (builtins, (*own, *served))]
     return assemble_tool_pool(*seen)
 
 
@@ -35,7 +37,7 @@ def names_of(own: Sequence[Tool]) -> list[str]:
 
 def told(pool: ToolPool) -> tuple[str, ...]:
     """What the person is to know of the program's tools at the start."""
-    names = [tool.name for tool in pool.tools if tool.source == SOURCE]
+    names = [tool.name for tool in pool.tools if tool.source != "builtin"]
     return (f"tools that run in the program, outside the container: {', '.join(names)}",) if names else ()
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -54,7 +54,19 @@ class MessageQueue:
         """
         if not text.strip():
             raise ValueError("an empty message cannot be queued")
-        message = QueuedMessage(({"type": "text", "text": text},), priority, wakes)
+        return self.put_blocks(({"type": "text", "text": text},), priority, wakes=wakes)
+
+    def put_blocks(
+        self, content: Sequence[JsonObject], priority: Priority = Priority.NEXT, *, wakes: bool = True
+    ) -> QueuedMessage:
+        """Queue content blocks as the Messages API takes them in a user message. See `put`.
+
+        Raises:
+            ValueError: there are none.
+        """
+        if not content:
+            raise ValueError("an empty message cannot be queued")
+        message = QueuedMessage(tuple(content), priority, wakes)
         self._lanes[priority].append(message)
         if wakes:
             self._arrival.set()

@@ -138,6 +138,7 @@ class Session:
 
     `other_model` is what its requests ask for in place of the model's own name. `parent` is the agent that started
     this one, None for the first. `drift_told` has the state of the person's files (see `Drift`) that was last told.
+    `looking` is held while the person's folder is compared, or changed by us.
     `fault` is what ended the sandbox while nobody waited for it. `unapplied` names the changes that are only in the
     session's copy of the folder; None before anyone looked. `before_task` is what the first task waits for,
     `before_end` what is done before the sandbox closes.
@@ -189,6 +190,7 @@ class Session:
     failed: anyio.Event = field(default_factory=anyio.Event)
     withdrawn: Withdrawn = field(default_factory=Withdrawn)
     drift_told: dict[str, str] = field(default_factory=dict)
+    looking: anyio.Lock = field(default_factory=anyio.Lock)
     unapplied: set[str] | None = None
     _notes_told: set[str] = field(default_factory=set)
 
@@ -303,7 +305,9 @@ class Session:
         Raises:
             WorkspaceError: the folder cannot be looked at, or the workspace was never ready.
         """
-        fresh = drifting.news(await anyio.to_thread.run_sync(self.workspace.drift), self.drift_told)
+        async with self.looking:
+            found = await anyio.to_thread.run_sync(self.workspace.drift)
+        fresh = drifting.news(found, self.drift_told)
         if fresh:
             event = drifting.event_of(fresh)
             self.drift_told |= drifting.told_by([event])
