@@ -39,9 +39,8 @@ def test_a_person_talks_with_an_agent_while_it_works(program: Program) -> None:
         # What is below the printed lines is drawn anew only where it differs, so no text of it can be waited for.
         screen.type(f"no, write a file{ENTER}")
         screen.type(ESC)
-        stopped = screen.wait_for("asked because")
+        stopped = screen.wait_for("[y/s/a/n] >")
         assert "> no, write a file" in stopped
-        screen.wait_for("[y/s/a/n] >")
         screen.type(f"y{ENTER}")
         screen.wait_for("Both are there.\n")
         _ask(screen, "/diff", "+new\n")
