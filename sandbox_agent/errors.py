@@ -71,9 +71,27 @@ class ModelRejectedError(ModelError):
 
 
 class ReplayMismatchError(ModelError):
-    """A replayed run asked for something its record does not hold."""
+    """A replayed run differs from its record. `step` is the first step of the bundle that does, `agent` whose it is,
+    `what` names what differs; `recorded` and `replayed` are the two sides, as far as there are any."""
 
     exit_code = 7
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        step: int | None = None,
+        agent: str | None = None,
+        what: str | None = None,
+        recorded: str | None = None,
+        replayed: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.step = step
+        self.agent = agent
+        self.what = what
+        self.recorded = recorded
+        self.replayed = replayed
 
 
 class SandboxError(SandboxAgentError):

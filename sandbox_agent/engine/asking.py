@@ -121,7 +121,13 @@ def request_of(session: Session, choice: Choice, messages: Sequence[JsonObject])
     asked_for = _asked_for(session, choice)
     foreign = {proof for proof, model in session.signers.items() if model != asked_for}
     sent = without_thinking(messages, foreign) if foreign else messages
-    return ModelRequest(tuple(sent), session.system, session.pool.definitions(), model=other_model(session, choice))
+    return ModelRequest(
+        tuple(sent),
+        session.system,
+        session.pool.definitions(),
+        model=other_model(session, choice),
+        agent_id=session.agent_id,
+    )
 
 
 def other_model(session: Session, choice: Choice) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 
 import anyio
@@ -13,6 +13,7 @@ from sandbox_agent.engine import call_hooks, gate, history
 from sandbox_agent.engine.effects import Doing
 from sandbox_agent.engine.metering import metered
 from sandbox_agent.engine.preparing import prepare
+from sandbox_agent.engine.proof import one_by_one
 from sandbox_agent.engine.requests import binding, digest
 from sandbox_agent.engine.scheduler import Begun, Call, holds, partition, run_batch
 from sandbox_agent.engine.session import Session
@@ -47,8 +48,9 @@ async def run_calls(session: Session, uses: Sequence[ToolUse], begun: Mapping[st
     try:
         calls = [begun[use.id].call if use.id in begun else prepared(session, use) for use in uses]
         await prepare(calls)
-        for number, batch in enumerate(partition(calls)):
-            await _run_judged(session, batch, number, results, changing, begun)
+        for number, batch in enumerate(partition(calls) if session.proof is None else one_by_one(calls)):
+            async with session.proof.turn(session, batch) if session.proof is not None else nullcontext():
+                await _run_judged(session, batch, number, results, changing, begun)
     finally:
         for call_id, one in begun.items():
             if call_id not in results and (result := one.take(session.ctx)) is not None:
@@ -247,6 +249,9 @@ async def _run_tool(session: Session, judged: gate.Judged, ctx: ToolContext) -> 
     assert call.tool is not None
     if binding(call) != judged.bound:
         return ToolResult("The call was changed after it was allowed, so it was not run.", is_error=True)
+    answered = session.proof.answer(session, call) if session.proof is not None else None
+    if answered is not None:
+        return answered
     try:
         with anyio.fail_after(call.tool.timeout_s):
             result = await _within_disk(session, partial(call.tool.run, call.input, ctx))

@@ -125,6 +125,22 @@ class Checkpoints:
             if taker is not None:
                 await retried(lambda: self._book.look_between(taker))
 
+    async def read_base(self) -> Mapping[str, str]:
+        """Keep every content of the base, before anything was changed: its paths to the names of what is in them.
+
+        Raises:
+            WorkspaceError: the process in the container that reads was lost.
+        """
+        async with self._lock:
+            taker = self._taker
+            if taker is None:
+                return {}
+            try:
+                await retried(taker.read_base)
+            except (HandsLostError, NoHandsError) as error:
+                raise WorkspaceError(f"the folder could not be read for the recording: {error}") from error
+            return dict(taker.bases)
+
     async def settled(self) -> None:
         """Wait until nothing is being taken."""
         if self.pending:

@@ -151,9 +151,14 @@ def _led(subject: Subject, found: Mapping[str, str]) -> Subject:
 
 async def _leads(session: Session, paths: Sequence[str]) -> dict[str, str]:
     """Where paths lead; {} if what would tell was killed each time, and a policy allows little of what is not known."""
+    if session.proof is not None and (recorded := await session.proof.leads(session, paths)) is not None:
+        return recorded
     for _ in range(RESOLVE_ATTEMPTS):
         try:
-            return {info.path: info.resolved for info in await session.sandbox.resolve(paths)}
+            found = {info.path: info.resolved for info in await session.sandbox.resolve(paths)}
+            if session.proof is not None:
+                session.proof.led(session, found)
+            return found
         except OSError:  # what a command left behind got at the runner; the sandbox has another one by now
             continue
     return {}

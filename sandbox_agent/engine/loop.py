@@ -107,8 +107,19 @@ async def _run(session: Session, task: str | None) -> None:
     session.budget.begin()
     try:
         await drive(session, task, progress)
+        await _prove(session, progress)
     finally:
         conclude(session, progress)
+
+
+async def _prove(session: Session, progress: Progress) -> None:
+    """The end of a run that is recorded or replayed; one that is not the end that was recorded becomes its status."""
+    if session.proof is None:
+        return
+    try:
+        await session.proof.ended(session, progress.stop or "failed", progress.text)
+    except SandboxAgentError as exc:
+        progress.stop, progress.error, progress.fault = _status_of(exc), str(exc), exc
 
 
 async def drive(session: Session, task: str | None, progress: Progress) -> None:
@@ -125,7 +136,7 @@ async def drive(session: Session, task: str | None, progress: Progress) -> None:
             await session.secrecy.known()
             if session.parent is None:
                 await _get_ready(session)
-            _hear(session, Priority.LATER)
+            await _hear(session, Priority.LATER)
             if task is not None:
                 session.say(task)
             await session_hooks.begin(session)
@@ -152,6 +163,8 @@ async def _get_ready(session: Session) -> None:
         await session.servers.ready()
     if session.before_task is not None:
         await session.before_task()
+    if session.proof is not None:
+        await session.proof.given(session)
 
 
 def _stopped_early(session: Session, progress: Progress) -> None:
@@ -164,9 +177,10 @@ def _stopped_early(session: Session, progress: Progress) -> None:
         _limit(session, progress, "wall_s", session.limits.wall_s)
 
 
-def _hear(session: Session, up_to: Priority) -> bool:
-    """Put what waits in the queue into the conversation; whether the agent has to go on because of it."""
-    taken = session.queue.take(up_to)
+async def _hear(session: Session, up_to: Priority) -> bool:
+    """Put what waits in the queue into the conversation; whether the agent has to go on because of it. Waits for
+    nothing but in a replay."""
+    taken = session.queue.take(up_to) if session.proof is None else await session.proof.heard(session, up_to)
     for message in taken:
         session.emit(UserMessage(agent_id=session.agent_id, content=message.content))
     return any(message.wakes for message in taken)
@@ -185,7 +199,7 @@ async def _turn(session: Session, progress: Progress) -> None:
     for words in session.budget.warnings(session.agent_id, progress.turns, turns):
         session.queue.put(words, Priority.NEXT)
     # What waited before the first turn stands before the task already; a mere note that came since can wait one turn.
-    _hear(session, Priority.NEXT if progress.turns or session.queue.waiting(Priority.NEXT) else Priority.NOW)
+    await _hear(session, Priority.NEXT if progress.turns or session.queue.waiting(Priority.NEXT) else Priority.NOW)
     progress.turns += 1
     async with Head(session) as head:
         answer, begun = await _ask(session, progress, head)
@@ -224,13 +238,13 @@ async def _ended(session: Session, progress: Progress, answer: Answer) -> None:
 
 async def _would_stop(session: Session, progress: Progress) -> None:
     """The agent has said its last word, unless something waits for it, or is still to come."""
-    if _hear(session, Priority.LATER) or await _goes_on_behind(session):
+    if await _hear(session, Priority.LATER) or await _goes_on_behind(session):
         return
     may_stop = session.parent is not None or await session_hooks.may_stop(
         session, progress.text, progress.stops_blocked
     )
     # Once more: the hooks took their time. Nothing is waited for between here and the end.
-    if may_stop and not _hear(session, Priority.LATER):
+    if may_stop and not await _hear(session, Priority.LATER):
         progress.stop = "denied" if session.denials else "done"
     progress.stops_blocked += 1
 
@@ -247,13 +261,13 @@ async def _goes_on_behind(session: Session) -> bool:
         with anyio.move_on_after(session.background_wait_s) as patience:
             await session.queue.arrived()
     if not patience.cancelled_caught:
-        return _hear(session, Priority.LATER)
+        return await _hear(session, Priority.LATER)
     why = f"{session.background_wait_s:g} s after the agent had nothing else to do"
     stopped = await session.jobs.stop_all(why, session.agent_id)
     names = ", ".join(f"{job.id} (`{job.what}`)" for job in stopped)
     text = f"ended {why}: {names}"
     session.emit(Notice(agent_id=session.agent_id, level="warning", text=text))
-    _hear(session, Priority.LATER)  # for a later run; this one has waited long enough
+    await _hear(session, Priority.LATER)  # for a later run; this one has waited long enough
     return False
 
 
@@ -336,6 +350,7 @@ def conclude(session: Session, progress: Progress) -> None:
             error=progress.error,
             cost_usd=session.budget.cost_usd,
             model_usage=dict(session.budget.usage),
+            api_status=progress.fault.status if isinstance(progress.fault, ModelError) else None,
         )
     )
     session.sync_soon()

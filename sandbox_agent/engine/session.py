@@ -20,6 +20,7 @@ from sandbox_agent.engine.hooks import Hooks
 from sandbox_agent.engine.jobs import Jobs
 from sandbox_agent.engine.journal import Journal
 from sandbox_agent.engine.lock import SessionLock
+from sandbox_agent.engine.proof import Proof
 from sandbox_agent.engine.queue import MessageQueue, Priority
 from sandbox_agent.engine.secrecy import Secrecy
 from sandbox_agent.engine.window import Window
@@ -144,6 +145,7 @@ class Session:
     `before_end` what is done before the sandbox closes.
     `fallback` is the model to ask where the own one cannot answer, `signers` has the model of each signature in the
     thinking so far.
+    `proof` is set where the run is recorded or replayed.
     `background_wait_s` is how long an agent that would stop waits for what it has running in the background, which is
     ended then; None lets it run on. `scope` is of the run that is under way, `turn_scope` of its present turn.
     """
@@ -192,6 +194,7 @@ class Session:
     drift_told: dict[str, str] = field(default_factory=dict)
     looking: anyio.Lock = field(default_factory=anyio.Lock)
     unapplied: set[str] | None = None
+    proof: Proof | None = None
     _notes_told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -223,6 +226,8 @@ class Session:
         if self.parent is not None and event.agent_id == self.agent_id and event.parent_id is None:
             event = replace(event, parent_id=self.parent.agent_id)
         self.journal.emit(event)
+        if self.proof is not None:
+            self.proof.event(self, event)
 
     def listen(self) -> MemoryObjectReceiveStream[Event]:
         """See `Journal.listen`: the events of all agents of the session."""

@@ -145,6 +145,14 @@ class Taker:
         """Keep every content of the base now: for a folder that is changed in place."""
         await self._learn(_base_files(self.snapshot, self.snapshot.nodes))
 
+    async def read_base(self) -> None:
+        """Keep every content of the base as the sandbox shows it now, where nobody has changed anything yet."""
+        files = _base_files(self.snapshot, self.snapshot.nodes)
+        fetched = await self._fetch({path: node for path, node in files.items() if path not in self.bases})
+        found = {path: node.sha256 for path, node in fetched.nodes.items() if node.sha256 and not node.lost}
+        self.bases |= found
+        self.learned |= found
+
     async def _learn(self, files: Mapping[str, Node]) -> None:
         """Name and keep the base's contents of files that are no longer what they were."""
         wanted = {path: node for path, node in files.items() if path not in self.bases}

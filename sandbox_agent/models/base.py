@@ -15,6 +15,7 @@ class ModelRequest:
 
     `system` is a tuple of text blocks, `tools` the tool definitions in pool order. The back end adds cache marks.
     `model` asks another model of the same back end, by its name; back ends that have but one pass it over.
+    `agent_id` is whose request it is; it is not sent.
     """
 
     messages: tuple[JsonObject, ...]
@@ -22,6 +23,7 @@ class ModelRequest:
     tools: tuple[JsonObject, ...] = ()
     max_tokens: int = 32_000
     model: str | None = None
+    agent_id: str = "main"
 
 
 @dataclass(frozen=True, slots=True)

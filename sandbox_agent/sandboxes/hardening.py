@@ -160,7 +160,7 @@ def create_body(
     """
     host_config = _host_config(spec, nofile)
     host_config["Tmpfs"] = volume_tmpfs(image) | host_config["Tmpfs"]
-    env = {**ENV, **spec.egress_env}
+    env = {**ENV, **spec.pinned_env, **spec.egress_env}
     return {
         "Image": image.id,
         "User": f"{MAIN_UID}:{MAIN_UID}",

@@ -47,6 +47,7 @@ class SandboxSpec:
         runtime: None is the engine's default.
         seccomp: which of our profiles; "debug" lets a process trace another.
         egress_env: tells the tools' clients of the way out, see `egress.outlet`; empty where there is none.
+        pinned_env: further variables of the tools, for a run that is recorded or replayed.
         masks: container paths that read as an empty device, see security.md 3.9.
         lifetime_s: after it the container ends by itself, whoever forgot it.
         transport: "exec" forces one Docker exec per call, for tests and for broken images.
@@ -72,6 +73,7 @@ class SandboxSpec:
     runtime: str | None = None
     seccomp: SeccompProfile = "default"
     egress_env: Mapping[str, str] = field(default_factory=dict)
+    pinned_env: Mapping[str, str] = field(default_factory=dict)
     masks: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     lifetime_s: int = 7 * 24 * 3600

@@ -98,6 +98,11 @@ class TapeWriter:
             os.ftruncate(self._fd, size)  # the next entry would be glued to the half that found room
             raise OSError(exc.errno, exc.strerror, str(self._path)) from exc
 
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
     def sync(self) -> None:
         """Force what was written to disk; called at the end of a step."""
         os.fsync(self._fd)
