@@ -70,6 +70,7 @@ async def ask(session: Session, turn: int, choice: Choice, head: Head, spend: Ca
             model=answer.model,
             usage=answer.usage,
             message_id=answer.message_id,
+            cost_usd=session.budget.cost_of(answer.model, answer.usage),
         )
     )
     return Asked(answer, begun)

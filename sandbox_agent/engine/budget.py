@@ -83,6 +83,10 @@ class Budget:
         elif self.unpriced is None:
             self.unpriced = model
 
+    def cost_of(self, model: str, usage: Usage) -> float | None:
+        """What one request cost; None where it is not known, or nothing was used."""
+        return None if usage == Usage() else self.prices.cost_usd(model, usage)
+
     @property
     def total(self) -> Usage:
         """All models together."""

@@ -42,7 +42,8 @@ class Doing:
     """One call while it is followed. `runs_programs` says that it can do anything, and not only what its tool does.
 
     `sends_out`: it asks hosts of the network, whatever else it does. `kept`: it left a job behind, whose doing is the
-    call's; the call is followed until that has ended.
+    call's; the call is followed until that has ended. `alone`: no other call that can ask the network ran meanwhile.
+    `traffic` are the bytes that went out and came in while it ran.
     """
 
     call_id: str
@@ -65,6 +66,14 @@ class Doing:
     refusals: dict[str, None] = field(default_factory=dict)
     contradicts: bool = False
     kept: bool = False
+    alone: bool = True
+    traffic_before: tuple[int, int] | None = None
+    traffic: tuple[int, int] | None = None
+
+    @property
+    def asks_network(self) -> bool:
+        """Whether it can ask for hosts."""
+        return self.runs_programs or self.sends_out
 
     @property
     def name(self) -> str:
@@ -88,16 +97,24 @@ class Effects:
         self._alive: Path | None = workspace.host if workspace is not None and workspace.mode == "overlay" else None
         self._bound = workspace is not None and workspace.mode == "bind"
         self._open: list[Doing] = []
+        self.traffic: Callable[[], tuple[int, int]] | None = None
+        """Bytes that went out and came in so far; None where there is no network."""
 
     def begin(self, doing: Doing) -> None:
         """A call is about to run."""
+        if doing.asks_network:
+            others = [other for other in self._open if other.ended_s is None and other.asks_network]
+            for other in others:
+                other.alone = False
+            doing.alone = not others
+            doing.traffic_before = self.traffic() if self.traffic is not None else None
         self._open.append(doing)
 
     def end(self, doing: Doing, result: ToolResult | None) -> None:
         """It ended; None: it was cancelled. One whose job runs on is not over with that."""
         if doing.kept:
             return
-        doing.ended_s = time.monotonic()
+        self._ends(doing)
         if result is not None and not doing.runs_programs:
             doing.wrote = _within(result.meta.get("changed"))
 
@@ -111,14 +128,20 @@ class Effects:
 
     def release(self, doing: Doing) -> None:
         """Its job is over, and the call with it."""
+        self._ends(doing)
+
+    def _ends(self, doing: Doing) -> None:
         doing.ended_s = time.monotonic()
+        if self.traffic is not None and doing.traffic_before is not None and doing.alone:
+            (sent, received), (sent_before, received_before) = self.traffic(), doing.traffic_before
+            doing.traffic = sent - sent_before, received - received_before
 
     def asked(self, host: str, refusal: str | None) -> tuple[str, ...]:
         """A program asked for a host of the network, "" for what was no request; `refusal` is why it was refused.
 
         Returns the calls whose programs run now: it was one of them, or what an earlier one left behind.
         """
-        running = [doing for doing in self._open if doing.ended_s is None and (doing.runs_programs or doing.sends_out)]
+        running = [doing for doing in self._open if doing.ended_s is None and doing.asks_network]
         for doing in running:
             if host and len(doing.hosts) < MOST_HOSTS:
                 doing.hosts[host] = None
@@ -214,6 +237,8 @@ class Effects:
                 oom_killed=meter.oom_killed,
                 cpu_s=meter.cpu_s,
                 max_rss_bytes=meter.max_rss_bytes,
+                sent_bytes=doing.traffic[0] if doing.traffic is not None else None,
+                received_bytes=doing.traffic[1] if doing.traffic is not None else None,
                 contradictions=tuple(found),
             )
         )

@@ -60,6 +60,7 @@ class WayOut:
     async def serve(self, session: Session) -> None:
         """Serve the tools' connections until the container ends."""
         self._session = session
+        session.effects.traffic = self._outlet.traffic
         for line in self.notes:
             session.emit(Notice(level="info", text=line))
         try:

@@ -104,9 +104,10 @@ class CallEffects(Event):
     `read_only` is what the call declared. `changed` are paths of the workspace, as {"path", "kind"}, the first 1,000
     of `changed_count`; None where nobody could look. They may be another's of `shared_with`: calls that ran between
     the same two looks. `batch` is the call's in its turn. `left_processes` counts what outlived the call and was
-    killed. `hosts` are the network hosts it asked for. `cpu_s` and `max_rss_bytes` (of its largest process) are as
-    the sandbox tells them, `exit_code` of the last command; None where not known. `contradictions` name how it did
-    other than it declared: "changed_files", "left_processes".
+    killed. `hosts` are the network hosts it asked for; `sent_bytes` and `received_bytes` went over the network while no
+    other call could have asked, None where that is not known or there is no network. `cpu_s` and `max_rss_bytes` (of
+    its largest process) are as the sandbox tells them, `exit_code` of the last command; None where not known.
+    `contradictions` name how it did other than it declared: "changed_files", "left_processes".
     """
 
     type: ClassVar[str] = "call_effects"
@@ -125,6 +126,8 @@ class CallEffects(Event):
     oom_killed: bool = False
     cpu_s: float | None = None
     max_rss_bytes: int | None = None
+    sent_bytes: int | None = None
+    received_bytes: int | None = None
     contradictions: tuple[str, ...] = ()
 
 

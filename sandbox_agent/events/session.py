@@ -122,7 +122,10 @@ class ModelSwitched(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistantMessage(Event):
-    """One whole answer, blocks exactly as they came (and as they go back)."""
+    """One whole answer, blocks exactly as they came (and as they go back).
+
+    `cost_usd` is what this request cost; None where it is not known, or nothing was used.
+    """
 
     type: ClassVar[str] = "assistant_message"
     content: tuple[JsonObject, ...]
@@ -130,6 +133,7 @@ class AssistantMessage(Event):
     model: str
     usage: Usage
     message_id: str | None = None
+    cost_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +261,7 @@ class RunFinished(Event):
     """The end. `status` is one of done, denied, failed, limit, sandbox_error, model_error, interrupted.
 
     `usage` is of all agents together, `model_usage` the same by the model's name. `cost_usd` is None where it is not
-    known, or where nothing was used.
+    known, or where nothing was used. `api_status` is the HTTP status of a model error, None where there was none.
     """
 
     type: ClassVar[str] = "run_finished"
@@ -270,6 +274,7 @@ class RunFinished(Event):
     error: str | None = None
     cost_usd: float | None = None
     model_usage: dict[str, Usage] = field(default_factory=dict)
+    api_status: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

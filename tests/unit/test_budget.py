@@ -10,7 +10,7 @@ from engine_session import finished, make_session, of, play, read_like, use
 
 from sandbox_agent.engine.budget import Budget
 from sandbox_agent.errors import ConfigError
-from sandbox_agent.events import LimitReached, UserMessage
+from sandbox_agent.events import AssistantMessage, LimitReached, UserMessage
 from sandbox_agent.models.base import ModelRequest
 from sandbox_agent.models.prices import Prices
 from sandbox_agent.policy.load import parse_policy
@@ -163,6 +163,17 @@ async def test_the_next_run_of_a_session_counts_from_the_start(tmp_path: Path) -
         assert finished(await play(session)).status == "done"
         end = finished(await play(session))
     assert (end.status, end.usage) == ("done", Usage(90))
+
+
+async def test_each_answer_says_what_its_request_cost(tmp_path: Path) -> None:
+    """And all of them what the run did; nothing where nothing was used."""
+    policy = parse_policy("rules: {allow: [Read]}\nlimits: {prices: {'*': {input: 1, output: 1}}}", "p")
+    turns = [{"tools": [use("Read", name="a")], "usage": {"input_tokens": 90}}, {"text": "done"}]
+    async with make_session(turns, tmp_path, tools=[read_like("Read")], policy=policy, limits=policy.limits) as session:
+        events = await play(session)
+    costs = [answer.cost_usd for answer in of(events, AssistantMessage)]
+    assert costs == [pytest.approx(finished(events).cost_usd), None]
+    assert costs[0] > 0
 
 
 async def test_a_price_that_is_missing_in_the_middle_ends_a_run_with_a_limit(tmp_path: Path) -> None:

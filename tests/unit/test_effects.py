@@ -257,3 +257,31 @@ def test_a_call_that_only_asks_the_network_has_its_hosts() -> None:
     assert list(fetch.refusals) == ["a.test:443 is not in sandbox.allow_hosts"]
     effects.end(fetch, None)
     assert not effects.unseen()
+
+
+async def test_bytes_are_a_calls_own_only_where_no_other_could_have_asked() -> None:
+    """A reader of files between two commands takes nothing from either; two commands at once know nothing."""
+    gone = [0, 0]
+    desk = Desk()
+    desk.effects.traffic = lambda: (gone[0], gone[1])
+    alone, reader = doing("alone"), looking("reader", tool="Read", runs_programs=False)
+    desk.effects.begin(alone)
+    desk.effects.begin(reader)
+    gone[:] = [10, 200]
+    desk.effects.end(alone, ToolResult(""))
+    desk.effects.end(reader, ToolResult(""))
+    one, other = doing("one"), doing("other")
+    desk.effects.begin(one)
+    desk.effects.begin(other)
+    gone[:] = [11, 300]
+    for left in (one, other):
+        desk.effects.end(left, ToolResult(""))
+    later = doing("later", runs_programs=False, sends_out=True)
+    desk.effects.begin(later)
+    gone[:] = [16, 305]
+    desk.effects.end(later, ToolResult(""))
+    await desk.look()
+
+    found = {name: (event.sent_bytes, event.received_bytes) for name, event in desk.told.items()}
+    nothing = (None, None)
+    assert found == {"alone": (10, 200), "reader": nothing, "one": nothing, "other": nothing, "later": (5, 5)}

@@ -70,7 +70,13 @@ class Ledger:
         self._times: dict[_Kind, int] = {}
         self._sums: dict[Asked, _Sums] = {}
         self._untold: dict[object, Told] = {}
-        self.total_bytes = 0
+        self.total_sent_bytes = 0
+        self.total_received_bytes = 0
+
+    @property
+    def total_bytes(self) -> int:
+        """Both directions together."""
+        return self.total_sent_bytes + self.total_received_bytes
 
     def flush(self) -> None:
         """Tell the last of what was not told for being told often enough: it has the sums."""
@@ -145,11 +151,11 @@ class Passing:
 
     def sent(self, size_bytes: int) -> None:
         self.sent_bytes += size_bytes
-        self.ledger.total_bytes += size_bytes
+        self.ledger.total_sent_bytes += size_bytes
 
     def received(self, size_bytes: int) -> None:
         self.received_bytes += size_bytes
-        self.ledger.total_bytes += size_bytes
+        self.ledger.total_received_bytes += size_bytes
 
     def end(self) -> None:
         """It is over."""

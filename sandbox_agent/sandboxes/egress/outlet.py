@@ -117,6 +117,10 @@ class Outlet:
         self._start: OpenProgram | None = None
         self._interpreter: str | None = None
 
+    def traffic(self) -> tuple[int, int]:
+        """Bytes that were sent and received so far, over all connections."""
+        return self._ledger.total_sent_bytes, self._ledger.total_received_bytes
+
     async def open(self, start: OpenProgram) -> None:
         """Start the forwarder; returns when it listens.
 
