@@ -112,7 +112,7 @@ async def open_session(
                 with anyio.CancelScope(shield=True):
                     await session.sandbox.close()
     except BaseExceptionGroup as group:
-        raise _bare(group) from None
+        raise bare(group) from None
     finally:
         # Not before the group has ended: a thread that makes the folder ready cannot be cancelled, and would mount
         # again what was just given back.
@@ -355,7 +355,7 @@ async def _close(session: Session) -> None:
             session.lock.release()
 
 
-def _bare(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def bare(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The one error inside a task group's wrapping; the group itself where there are several."""
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:

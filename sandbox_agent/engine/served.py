@@ -25,7 +25,7 @@ from sandbox_agent.engine.child import without
 from sandbox_agent.engine.forking import fork
 from sandbox_agent.engine.history import interrupted
 from sandbox_agent.engine.loop import Progress, conclude
-from sandbox_agent.engine.open import open_session, policy_of
+from sandbox_agent.engine.open import bare, open_session, policy_of
 from sandbox_agent.engine.own_tools import pool_of
 from sandbox_agent.engine.previewing import SoFar, changes_so_far
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, NobodyAnswersError, Session
@@ -154,14 +154,17 @@ async def open_desk(
         tell: takes lines for the person.
         allow_apply: whether a client may bring changes to the folders.
     """
-    async with anyio.create_task_group() as tasks:
-        desk = Desk(config, folders, tell, tasks, allow_apply=allow_apply)
-        try:
-            yield desk
-        finally:
-            with anyio.CancelScope(shield=True):
-                await desk.close()
-            tasks.cancel_scope.cancel()
+    try:
+        async with anyio.create_task_group() as tasks:
+            desk = Desk(config, folders, tell, tasks, allow_apply=allow_apply)
+            try:
+                yield desk
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await desk.close()
+                tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise bare(group) from None
 
 
 class Desk:
@@ -389,6 +392,7 @@ class Desk:
                     await self._serve(served, progress)
                 finally:
                     conclude(session, progress)
+                    session.hang_up()
         except SandboxAgentError as exc:
             if served is None:
                 task_status.started(exc)

@@ -195,7 +195,10 @@ class Service:
         request = call.question
         given = json.dumps(request.input, ensure_ascii=False, indent=1, default=str)
         what = request.subject.command if request.subject.command is not None else given
-        text = self._shown(f"{request.tool} would run in the sandbox:\n\n{what}\n\n{request.decision.reason}")
+        text = f"{request.tool} would run in the sandbox:\n\n{what}\n\n{request.decision.reason}"
+        if request.suggested_rules:
+            text += f"\nFor the session means: {', '.join(request.suggested_rules)}"
+        text = self._shown(text)
         return text if len(text) <= MAX_QUESTION_CHARS else None
 
     def _answer_of(self, found: Any) -> Any:

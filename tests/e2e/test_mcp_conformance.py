@@ -11,9 +11,8 @@ from typing import Any
 import anyio
 import pytest
 import yaml
-
-from tests.e2e.conformance_suite import SCENARIO_S, NoSuiteError, Suite, had, port_of, with_token
-from tests.e2e.program import COMMAND, Program
+from conformance_suite import SCENARIO_S, NoSuiteError, Suite, had, port_of, with_token
+from program import COMMAND, Program
 
 pytestmark = pytest.mark.anyio
 

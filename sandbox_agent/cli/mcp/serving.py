@@ -17,7 +17,7 @@ import anyio.to_thread
 from sandbox_agent import registry
 from sandbox_agent.cli.faults import say
 from sandbox_agent.config import RunConfig
-from sandbox_agent.engine.open import reachable_engine
+from sandbox_agent.engine.open import bare, reachable_engine
 from sandbox_agent.engine.served import Desk, open_desk
 from sandbox_agent.engine.session import ApprovalAnswer
 from sandbox_agent.errors import ConfigError
@@ -56,7 +56,10 @@ def serve(
         workspace_mode=workspace_mode,
     )
     reachable_engine()
-    return anyio.run(partial(_serve, config, folders, port=port, allow_apply=allow_apply))
+    try:
+        return anyio.run(partial(_serve, config, folders, port=port, allow_apply=allow_apply))
+    except BaseExceptionGroup as group:
+        raise bare(group) from None
 
 
 async def _serve(config: RunConfig, folders: Sequence[Path], *, port: int | None, allow_apply: bool) -> int:
@@ -82,7 +85,7 @@ async def _listen(desk: Desk, port: int | None) -> None:
     # In a thread: importing the package takes a second of CPU.
     module = await anyio.to_thread.run_sync(registry.load, "mcp", "serve")
     ways = await anyio.to_thread.run_sync(registry.load, "mcp", "listening")
-    server = module.Service(desk, _answer, partial(sanitise, newlines=True, tabs=True)).server
+    server = module.Service(desk, answer, partial(sanitise, newlines=True, tabs=True)).server
     gc.freeze()
     gc.enable()
     if port is None:
@@ -105,5 +108,6 @@ def _token() -> str:
     return given
 
 
-def _answer(scope: str | None, reason: str | None) -> ApprovalAnswer:
+def answer(scope: str | None, reason: str | None) -> ApprovalAnswer:
+    """What the person chose ("once", "session", None for no), and why not."""
     return ApprovalAnswer(scope is not None, scope=scope or "once", reason=reason, by="person")

@@ -130,7 +130,7 @@ async def _try(config: RunConfig, wanted: Sequence[str], *, approve: bool) -> li
         await session.servers.ready()
         session.unapplied = set()  # no call ran: nothing was changed that anybody would want
         session_id = session.id
-        await anyio.lowlevel.checkpoint()
+        session.hang_up()
     await anyio.to_thread.run_sync(remove_tree, sessions_dir().resolve(), session_id)
     return [Tried(*heard[name], differs=differences.get(name), approved=approve) for name in wanted if name in heard]
 
