@@ -38,6 +38,12 @@ class RunConfig:
     """Files of the form of `.mcp.json`, with servers for this run."""
     mcp_servers: tuple[str, ...] | None = None
     """Names of the MCP servers to start; None is all that the policy and these files name."""
+    checks: tuple[str, ...] = ()
+    """Commands that decide whether the result is taken, see `engine.acceptance`."""
+    check_files: tuple[str, ...] = ()
+    """Patterns of paths that the checks get as they were before the run."""
+    check_timeout_s: float = 600.0
+    """For each check."""
     resume: str | None = None
     """A session ID, or "last" for the newest session of this workspace."""
 

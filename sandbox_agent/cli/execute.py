@@ -58,6 +58,9 @@ def config_of(
     project_instructions: bool | None,
     mcp_config: tuple[Path, ...],
     resume: str | None,
+    checks: tuple[str, ...] = (),
+    check_files: tuple[str, ...] = (),
+    check_timeout_s: float = 600.0,
 ) -> RunConfig:
     """What the options say that `run` and `chat` have in common."""
     return RunConfig(
@@ -77,6 +80,9 @@ def config_of(
         project_instructions=project_instructions,
         mcp_config=mcp_config,
         resume=resume,
+        checks=checks,
+        check_files=check_files,
+        check_timeout_s=check_timeout_s,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import anyio
 
 from sandbox_agent.cli.job import Job
+from sandbox_agent.engine import acceptance
 from sandbox_agent.engine.session import Session
 from sandbox_agent.frontends import review
 from sandbox_agent.frontends.review import NOTHING, Choice
@@ -21,11 +22,15 @@ state they are in."""
 async def finish(job: Job, session: Session) -> None:
     """Review and apply; nothing is applied without a yes or `--apply always`."""
     said = set(session.workspace.notes)
+    await acceptance.ready(session, job.config)
     await session.changes()
     _hear(job, session)
     for note in session.workspace.notes:
         if note not in said:
             job.say(f"! {note}")
+    if job.config.checks and job.summary.status in _ENDED_BY_ITSELF:
+        await acceptance.check(session, job.config)
+        _hear(job, session)
     changes = job.summary.review.changes if job.summary.review else ()
     if not changes:
         if job.screen.view is not None:
@@ -80,6 +85,9 @@ async def _choice(job: Job, session: Session, changes: Sequence[JsonObject]) -> 
         review.show(job.screen.printer, changes, max_lines=lines, drifted=job.summary.drifted)
     if session.workspace.mode == "bind":
         return Choice(None)  # they are in the folder already; applying records that
+    if job.apply == "always" and job.summary.failed_checks:
+        job.say("Nothing is applied: --apply always takes only what has passed every check.", "yellow")
+        return NOTHING
     if job.apply == "always":
         return Choice(None) if job.summary.status in _ENDED_BY_ITSELF else NOTHING
     if job.apply == "never":

@@ -19,10 +19,11 @@ Examples:
   sandbox-agent run "Fix the failing test" -w ./project
   sandbox-agent run --allow "Bash(pytest:*)" --apply always "Make the tests pass"
   git diff | sandbox-agent run -p -
+  sandbox-agent run --check "pytest -q" --check-files "tests/**" --apply always "Fix the bug"
   sandbox-agent run -p --output json "What does this project do?" | jq -r .result
 
 \b
-Exit codes: 0 done, 1 the task failed, 2 usage or configuration, 3 done but permissions were denied,
+Exit codes: 0 done, 1 the task or a check failed, 2 usage or configuration, 3 done but permissions were denied,
 4 a limit was hit, 5 the sandbox is unavailable or died, 6 model error, 7 replay mismatch,
 130 and 143 ended by a signal.
 """
@@ -75,6 +76,28 @@ Exit codes: 0 done, 1 the task failed, 2 usage or configuration, 3 done but perm
     "project_instructions",
     default=None,
     help="Give the model AGENTS.md and CLAUDE.md of the folder, as untrusted text. Default: the policy's.",
+)
+@click.option(
+    "--check",
+    "checks",
+    metavar="CMD",
+    multiple=True,
+    help="Afterwards, in a clean container on the result, this must end with 0. Repeatable.",
+)
+@click.option(
+    "--check-files",
+    metavar="PATTERN",
+    multiple=True,
+    help="What the checks get as it was before the run, as 'tests/**'. Repeatable.",
+)
+@click.option(
+    "--check-timeout",
+    "check_timeout_s",
+    metavar="S",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="At most so many seconds for each check.",
 )
 @click.option("--max-turns", metavar="N", type=click.IntRange(min=1), help="At most so many model requests.")
 @click.option(

@@ -42,6 +42,12 @@ class Options(TypedDict, total=False):
     mcp_config: Sequence[str | Path]
     mcp_servers: Sequence[str] | None
     """Names of the MCP servers to start; None is all."""
+    checks: Sequence[str]
+    """Commands that run on the result, each in a clean container, see `Result.checks`."""
+    check_files: Sequence[str]
+    """Patterns of paths that the checks get as they were before the run."""
+    check_timeout_s: float
+    """For each check; 600 where it is left out."""
     resume: str | None
     """The session to go on with, or "last"."""
     tools: Sequence[Tool]
@@ -64,9 +70,9 @@ def config_of(options: Options) -> RunConfig:
     for name in options:
         if name not in known:
             raise TypeError(f"there is no option {name!r}; there are {', '.join(known)}")
-    for name in ("allow", "deny"):
+    for name in ("allow", "deny", "checks", "check_files"):
         if isinstance(options.get(name), str):
-            raise ConfigError(f"{name} is a list of rules, not one text")
+            raise ConfigError(f"{name} is a list, not one text")
     policy, mode = options.get("policy"), options.get("mode")
     try:
         chosen = Mode(mode) if mode is not None else None
@@ -89,5 +95,8 @@ def config_of(options: Options) -> RunConfig:
         project_instructions=options.get("project_instructions"),
         mcp_config=tuple(Path(path) for path in options.get("mcp_config", ())),
         mcp_servers=None if (chosen_servers := options.get("mcp_servers")) is None else tuple(chosen_servers),
+        checks=tuple(options.get("checks", ())),
+        check_files=tuple(options.get("check_files", ())),
+        check_timeout_s=options.get("check_timeout_s", 600.0),
         resume=options.get("resume"),
     )

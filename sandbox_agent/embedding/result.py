@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sandbox_agent.events import CheckFinished
 from sandbox_agent.types import JsonObject, Usage
 from sandbox_agent.workspaces.base import Change
 
@@ -19,7 +20,8 @@ class Result:
     `cost_usd` (None where the price is not known) and `duration_s` are of this task; `model_usage` is the usage by the
     model's name, that of sub-agents with it. `changes` are those of the session's view of the folder, empty until
     somebody asked for them; what of them went to the folder is in `applied`, what did not in `unapplied`, and why not
-    in `conflicts`. `record` is the file with everything that happened.
+    in `conflicts`. `checks` are those that were asked for, known once the changes are; where one has not passed, what
+    would be `done` or `denied` is `failed`. `record` is the file with everything that happened.
     """
 
     session_id: str
@@ -37,6 +39,7 @@ class Result:
     applied: tuple[str, ...] = ()
     unapplied: tuple[str, ...] = ()
     conflicts: Mapping[str, str] = field(default_factory=dict)
+    checks: tuple[CheckFinished, ...] = ()
 
     @property
     def ok(self) -> bool:

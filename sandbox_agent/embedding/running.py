@@ -33,7 +33,7 @@ def run(task: str, *, apply: Apply = "never", **options: Unpack[Options]) -> Run
     Args:
         task: what to do.
         apply: what becomes of the changes: "never" keeps them for `sandbox-agent apply`, "always" brings them to the
-            folder where the task came to an end.
+            folder where the task came to an end and every check passed.
         options: see `Options`.
 
     Raises:
@@ -119,7 +119,11 @@ class Run:
                 async for event in session.run(self._task):
                     send.send_nowait(event)
                 await self._review(session)
-                if self._apply == "always" and session.result.status in _ENDED_BY_ITSELF:
+                if (
+                    self._apply == "always"
+                    and session.result.status in _ENDED_BY_ITSELF
+                    and all(one.passed for one in session.result.checks)
+                ):
                     await session.apply()
                 for event in session.heard():
                     send.send_nowait(event)

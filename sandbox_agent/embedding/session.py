@@ -15,6 +15,7 @@ import anyio
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.embedding.options import Options, config_of
 from sandbox_agent.embedding.result import Result
+from sandbox_agent.engine import acceptance
 from sandbox_agent.engine import session as engine
 from sandbox_agent.engine.loop import run
 from sandbox_agent.engine.open import open_session
@@ -129,6 +130,7 @@ class Session:
             applied=tuple(self._outcome.applied),
             unapplied=tuple(self._summary.unapplied_files),
             conflicts=dict(self._outcome.conflicts),
+            checks=tuple(self._summary.checks),
         )
 
     def run(self, task: str) -> AsyncGenerator[Event, None]:
@@ -165,7 +167,8 @@ class Session:
         self._engine.interrupt()
 
     async def changes(self) -> tuple[Change, ...]:
-        """What the session changed, compared with the folder. Closes the container: no task can follow.
+        """What the session changed, compared with the folder. Closes the container, so no task can follow, and runs the
+        checks that were asked for.
 
         Raises:
             SandboxError: the container could not be started; nobody had waited for it so far.
@@ -173,7 +176,10 @@ class Session:
         """
         if self._changes is None:
             await self._end_task()
+            await acceptance.ready(self._engine, self._config)
             self._changes = await self._engine.changes()
+            if self._config.checks:
+                await acceptance.check(self._engine, self._config)
             self._hear()
         return self._changes
 

@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 
 from sandbox_agent import __version__, registry
 from sandbox_agent.config import RunConfig, config_dir, sessions_dir
-from sandbox_agent.engine import egress, offered, project_instructions, session_hooks
+from sandbox_agent.engine import acceptance, egress, offered, project_instructions, session_hooks
 from sandbox_agent.engine.agent_types import FOLDER as AGENT_TYPES
 from sandbox_agent.engine.agent_types import AgentType, load_agent_types
 from sandbox_agent.engine.beside import Ground
@@ -89,6 +89,7 @@ async def open_session(
         WorkspaceError: the folder cannot be used.
         SandboxUnavailableError: no engine answers; nothing was started.
     """
+    acceptance.refuse_bad(config)
     session: Session | None = None
     try:
         async with anyio.create_task_group() as tasks:

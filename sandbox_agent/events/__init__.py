@@ -2,7 +2,7 @@
 
 The conversation *is* the fold of these events (`engine.history.fold`). `TextDelta` and `ThinkingDelta` are for
 live output only and are not recorded: the whole text follows in `AssistantMessage`. A new event is a class in
-`agents`, `calls`, `jobs`, `mcp`, `network`, `session` or `steering`, and its name here.
+`agents`, `calls`, `checks`, `jobs`, `mcp`, `network`, `session` or `steering`, and its name here.
 """
 
 from sandbox_agent.events.agents import AgentFinished, AgentStarted
@@ -16,6 +16,7 @@ from sandbox_agent.events.calls import (
     ToolResultsMessage,
     ToolStarted,
 )
+from sandbox_agent.events.checks import CheckFinished
 from sandbox_agent.events.codec import EVENT_TYPES, decode, encode
 from sandbox_agent.events.jobs import JobFinished, JobStarted
 from sandbox_agent.events.mcp import McpServerChanged, ToolProgress, ToolsOffered
@@ -55,6 +56,7 @@ __all__ = [
     "CallDiscarded",
     "CallEffects",
     "ChangesApplied",
+    "CheckFinished",
     "CheckpointTaken",
     "ConversationCleared",
     "ConversationCompacted",

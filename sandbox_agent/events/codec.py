@@ -7,13 +7,13 @@ import functools
 
 from pydantic import TypeAdapter
 
-from sandbox_agent.events import agents, calls, jobs, mcp, network, session, steering
+from sandbox_agent.events import agents, calls, checks, jobs, mcp, network, session, steering
 from sandbox_agent.events.base import Event
 from sandbox_agent.types import JsonObject
 
 EVENT_TYPES: dict[str, type[Event]] = {
     cls.type: cls
-    for module in (agents, calls, jobs, mcp, network, session, steering)
+    for module in (agents, calls, checks, jobs, mcp, network, session, steering)
     for cls in vars(module).values()
     if isinstance(cls, type) and issubclass(cls, Event) and cls is not Event
 }

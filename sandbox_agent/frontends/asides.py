@@ -11,6 +11,7 @@ from sandbox_agent.engine.budget import amount
 from sandbox_agent.events import (
     AgentFinished,
     AgentStarted,
+    CheckFinished,
     ConversationCompacted,
     EgressDecided,
     Event,
@@ -38,6 +39,9 @@ _JOB_ENDS = {
     "failed": "failed",
     "closed": "ended",
 }
+CHECK_LINES = 12
+"""Of a failed check's output."""
+
 _STYLES = {"done": "green", "denied": "yellow", "limit": "yellow", "interrupted": "yellow"}
 
 
@@ -90,6 +94,20 @@ def _of_model_switched(event: ModelSwitched, *, verbose: bool) -> Iterator[Text]
 def _of_notice(event: Notice, *, verbose: bool) -> Iterator[Text]:
     mark, style = ("!", "yellow") if event.level == "warning" else ("-", "dim")
     yield Text(f"{mark} {sanitise(event.text)}", style=style)
+
+
+@lines.register
+def _of_check_finished(event: CheckFinished, *, verbose: bool) -> Iterator[Text]:
+    said = f"check {sanitise(event.command)}: {sanitise(event.outcome)}"
+    yield Text.assemble(
+        (said, "green" if event.passed else "bold red"), (f" · {words.duration(event.duration_s)}", "dim")
+    )
+    if event.from_base:
+        yield Text(f"    with {words.count(len(event.from_base), 'path')} as before the run", style="dim")
+    if verbose or not event.passed:
+        said_lines = event.output.rstrip().splitlines()
+        for line in said_lines if verbose else said_lines[-CHECK_LINES:]:
+            yield Text(f"    {sanitise(line, tabs=True)}", style="dim")
 
 
 @lines.register

@@ -60,6 +60,7 @@ def result(summary: RunSummary) -> JsonObject:
             for denial in summary.denials
         ],
         "contradictions": summary.contradictions,
+        "checks": [one.as_json() for one in summary.checks],
         "hosts_asked": summary.network.as_json(),
         **changes(summary),
         "record_head": summary.record_head,

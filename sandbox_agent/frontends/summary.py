@@ -9,6 +9,7 @@ from sandbox_agent.events import (
     AssistantMessage,
     CallEffects,
     ChangesApplied,
+    CheckFinished,
     EgressDecided,
     EgressEnded,
     Event,
@@ -70,6 +71,8 @@ class RunSummary:
     stop_reason: str | None = None
     contradictions: list[JsonObject] = field(default_factory=list)
     """Calls that did other than they declared, see `CallEffects`."""
+    checks: list[CheckFinished] = field(default_factory=list)
+    """In the order they ran."""
     record_head: str | None = None
     """The hash of the last line of the session's record; known when the session is closed."""
     fault_status: str | None = None
@@ -88,6 +91,8 @@ class RunSummary:
                 self.review = event
             case ChangesApplied():
                 self.applied = event
+            case CheckFinished():
+                self.checks.append(event)
             case FolderDrifted():
                 self.drifted |= {str(one["path"]): str(one["kind"]) for one in event.changed}
             case EgressDecided() | EgressEnded():
@@ -110,6 +115,8 @@ class RunSummary:
         if self.fault_status is not None:
             return self.fault_status
         status = self.finished.status if self.finished else "failed"
+        if status in ("done", "denied") and self.failed_checks:
+            return "failed"
         if status == "done" and self.changes_expected and self.applied is not None and self.applied.conflicts:
             return "failed"
         return status
@@ -120,9 +127,15 @@ class RunSummary:
             return self.fault
         if self.finished is not None and self.finished.error is not None:
             return self.finished.error
+        if self.failed_checks:
+            return "; ".join(f"check {one.command!r} {one.outcome}" for one in self.failed_checks)
         if self.status == "failed" and self.applied is not None and self.applied.conflicts:
             return f"not applied because of conflicts: {', '.join(sorted(self.applied.conflicts))}"
         return None
+
+    @property
+    def failed_checks(self) -> list[CheckFinished]:
+        return [one for one in self.checks if not one.passed]
 
     @property
     def exit_code(self) -> int:

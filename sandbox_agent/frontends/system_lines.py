@@ -9,6 +9,7 @@ from sandbox_agent.events import (
     AgentFinished,
     AgentStarted,
     CallEffects,
+    CheckFinished,
     ConversationCompacted,
     EgressDecided,
     EgressEnded,
@@ -134,6 +135,11 @@ def _conversation_compacted(event: ConversationCompacted) -> JsonObject:
     trigger = "manual" if event.reason == "asked" else "auto"
     metadata = {"trigger": trigger, "pre_tokens": event.tokens_before}
     return {"subtype": "compact_boundary", "compact_metadata": metadata, "reason": event.reason} | _lengths(event)
+
+
+@line_of.register
+def _check_finished(event: CheckFinished) -> JsonObject:
+    return {"subtype": "check_finished", "number": event.number, **event.as_json()}
 
 
 @line_of.register

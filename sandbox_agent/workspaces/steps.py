@@ -209,6 +209,14 @@ class Steps:
             return None
         return Steps(folder).load(number)
 
+    def amend(self, nodes: Mapping[str, Node], removed: Iterable[str]) -> None:
+        """Let a fork that has not begun begin with a tree that differs from the step in these paths."""
+        there = Steps(self.folder / _WANTED_NAME)
+        number = int((there.folder / _NEXT_NAME).read_text())
+        last = there.header(number)
+        there.write(Step(number + 1, "calls", "", last.time_unix_s, last.workspace), nodes, removed)
+        _replace(there.folder / _NEXT_NAME, str(number + 1).encode())
+
     def fulfilled(self) -> None:
         """The fork has begun."""
         if (self.folder / _WANTED_NAME).exists():

@@ -187,7 +187,7 @@ def test_a_rule_hides_an_own_tool_and_what_is_left_is_named() -> None:
     [
         ({"worksapce": "."}, TypeError, "there is no option 'worksapce'; there are workspace, model, "),
         ({"mode": "yolo"}, ConfigError, "mode 'yolo': one of default, acceptEdits, "),
-        ({"allow": "Bash"}, ConfigError, "allow is a list of rules, not one text"),
+        ({"allow": "Bash"}, ConfigError, "allow is a list, not one text"),
         ({"apply": "maybe"}, ValueError, 'apply is "never" or "always", not \'maybe\''),
         ({"task": " "}, ValueError, "the task is empty"),
     ],
@@ -205,6 +205,7 @@ def test_every_option_of_a_run_can_be_given_from_a_program() -> None:
     """None is forgotten when one is added, and each goes where it belongs."""
     given: Any = {field.name: f"<{field.name}>" for field in dataclasses.fields(RunConfig)}
     lists: Any = {"allow": ("<allow>",), "deny": ("<deny>",), "mcp_config": (Path("/m"),), "mcp_servers": ("<m>",)}
+    lists |= {"checks": ("<check>",), "check_files": ("<pattern>",)}
     given |= {"mode": "plan", "workspace": Path("/w"), **{name: lists[name] for name in lists if name in given}}
     config = config_of(given)
     assert dataclasses.asdict(config) == {**given, "mode": Mode.PLAN}

@@ -47,6 +47,7 @@ RESULT = {
     "limit": None,
     "permission_denials": DENIALS,
     "contradictions": [],
+    "checks": [],
     "hosts_asked": [],
     "applied_files": ["a.py"],
     "partially_applied_files": [],
