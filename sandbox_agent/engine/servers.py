@@ -32,6 +32,7 @@ from sandbox_agent.types import Decision, JsonObject, Subject, Verdict
 MAX_SERVERS = 50
 MAX_FIELDS = 4
 _ASKED_CHARS = 1_000
+_DEFAULT_CHARS = 200
 
 
 def servers_of(
@@ -190,13 +191,13 @@ class Servers:
             answer = await session.approver(question)
         return answer.allow is True
 
-    async def _elicit(self, message: str, schema: JsonObject) -> JsonObject | None:
+    async def _elicit(self, server: str, message: str, schema: JsonObject) -> JsonObject | None:
         """The person's answers to what a server asks, None where there are none, or it asks for too much."""
         session = self._session
         properties = schema.get("properties")
         if session.ctx.ask is None or not isinstance(properties, dict) or not 0 < len(properties) <= MAX_FIELDS:
             return None
-        questions = [_question(message, name, field) for name, field in properties.items()]
+        questions = [_question(server, message, name, field) for name, field in properties.items()]
         replies = await session.ctx.ask(questions, agent_id=session.agent_id)
         if replies is None:
             return None
@@ -206,17 +207,26 @@ class Servers:
             if value is not None:
                 given[name] = value
         needed = schema.get("required")
-        return given if set(needed if isinstance(needed, list) else ()) <= given.keys() else None
+        left_out = set(needed if isinstance(needed, list) else ()) - given.keys()
+        # What has a default is filled in by the connection.
+        return given if all("default" in _field(properties, name) for name in left_out) else None
 
 
-def _question(message: str, name: str, field: Any) -> Question:
+def _field(properties: Mapping[str, Any], name: Any) -> Mapping[str, Any]:
+    found = properties.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _question(server: str, message: str, name: str, field: Any) -> Question:
     kind = field if isinstance(field, dict) else {}
     about = f"{kind.get('title') or name}: {kind.get('description') or ''}".strip(" :")
+    if "default" in kind:
+        about += f" (without an answer: {str(kind['default'])[:_DEFAULT_CHARS]})"
     options = kind.get("enum") if isinstance(kind.get("enum"), list) else None
     if options is None and kind.get("type") == "boolean":
         options = ["yes", "no"]
     choices = tuple(Choice(str(option)[:200], "") for option in options or ())
-    return Question(f"A server asks: {message}\n{about}"[:_ASKED_CHARS], name[:12], choices)
+    return Question(f"The MCP server {server} asks: {message}\n{about}"[:_ASKED_CHARS], name[:12], choices)
 
 
 def _value(field: Any, given: str | None) -> JsonObject | str | int | float | bool | None:

@@ -14,28 +14,33 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import anyio
+import anyio.lowlevel
 import mcp_types
-import pydantic
 from anyio.abc import TaskGroup
 from mcp import Client, MCPError
+from pydantic import ValidationError
 
 from sandbox_agent import __version__
 from sandbox_agent.errors import SandboxAgentError, ToolError
+from sandbox_agent.mcp.incoming import LEFT_OUT, MAX_TOOLS, made_fit
+from sandbox_agent.mcp.results import clean
 from sandbox_agent.policy.servers import McpServer
 
 MAX_STARTS = 5
 """Of one server in one session."""
 
 MAX_PAGES = 50
-MAX_TOOLS = 500
 MAX_RESOURCES = 2_000
-CLOSE_S = 8.0
+MAX_ELICITATIONS = 20
+"""Of one server in one session; it is told no after that."""
+
+CLOSE_S = 4.0
 
 Streams = AbstractAsyncContextManager[Any]
 Found = TypeVar("Found")
 
-Elicit = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
-"""What a server asks the person: its words, and the schema of the answer; None is no."""
+Elicit = Callable[[str, str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
+"""What a server asks the person: its name, its words, and the schema of the answer; None is no."""
 
 
 class Progressed(Protocol):
@@ -57,17 +62,23 @@ class State(enum.StrEnum):
 class Connection:
     """A server and the way to it. `streams` makes the transport anew for each start, `why_ended` says what is known of
     the last one's end, `changed` is called when the server says that its tools are others now, and when it was started
-    again. `refusals` has the tools that are not to be called any more, by the server's own names, and why."""
+    again, `died` when it ended by itself. `reviewed` waits until somebody has looked at what `changed` told of: no tool
+    is called before. `refusals` has the tools that are not to be called, by the server's own names, and why."""
 
     server: McpServer
     streams: Callable[[], Streams]
     why_ended: Callable[[], str | None] = lambda: None
     elicit: Elicit | None = None
     changed: Callable[[], None] = lambda: None
+    died: Callable[[], None] = lambda: None
+    reviewed: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint
     state: State = State.PENDING
     error: str = ""
     starts: int = 0
     refusals: dict[str, str] = field(default_factory=dict)
+    _calls: set[anyio.CancelScope] = field(default_factory=set)
+    _elicited: int = 0
+    _eliciting: bool = False
     _client: Client | None = None
     _settled: anyio.Event = field(default_factory=anyio.Event)
     _down: anyio.Event = field(default_factory=anyio.Event)
@@ -92,13 +103,14 @@ class Connection:
                 await self._ended.wait()
         self.state = State.CLOSED
 
-    async def tools(self) -> list[mcp_types.Tool]:
-        """What the server says its tools are.
+    async def tools(self) -> tuple[list[mcp_types.Tool], list[tuple[str, str]]]:
+        """What the server says its tools are, and what of that makes no sense: name and reason.
 
         Raises:
             ToolError: it does not say, or has more than may be.
         """
         found: list[mcp_types.Tool] = []
+        left_out: list[tuple[str, str]] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             page = await self.ask(
@@ -106,21 +118,32 @@ class Connection:
                 self.server.startup_timeout_s,
             )
             found += page.tools
+            left_out += [(str(name), str(reason)) for name, reason in (page.meta or {}).get(LEFT_OUT, ())]
             cursor = page.next_cursor
-            if cursor is None:
+            if cursor is None or len(found) + len(left_out) > MAX_TOOLS:
                 break
-        if cursor is not None or len(found) > MAX_TOOLS:
-            raise ToolError(f"it has over {MAX_TOOLS} tools")
-        return found
+        if cursor is not None or len(found) + len(left_out) > MAX_TOOLS:
+            raise ToolError(f"it has over {MAX_TOOLS} tools, or over {MAX_PAGES} pages of them")
+        return found, left_out
 
     async def call(self, tool: str, arguments: dict[str, Any], progressed: Progressed) -> mcp_types.CallToolResult:
-        """Call a tool, by the server's own name.
+        """Call a tool, by the server's own name, once its list is looked at.
 
         Raises:
-            ToolError: it failed; the text is for the model.
+            ToolError: it failed, or is not to be called; the text is for the model.
         """
-        return await self.ask(
-            lambda client: client.call_tool(tool, arguments, progress_callback=progressed), self.server.call_timeout_s
+        while True:
+            client = await self._ready()
+            await self.reviewed()
+            if client is self._client:
+                break  # else it died meanwhile: what is started in its place is looked at first, too
+        if tool in self.refusals:
+            raise ToolError(self.refusals[tool])
+        return await self._put(
+            client,
+            lambda client: client.call_tool(tool, arguments, progress_callback=progressed),
+            self.server.call_timeout_s,
+            self._calls,
         )
 
     @property
@@ -129,7 +152,8 @@ class Connection:
         if self._client is None:
             return "", ""
         info = self._client.server_info
-        return self._client.protocol_version, f"{info.name} {info.version}"[:200] if info is not None else ""
+        shown = _one_line(f"{info.name} {info.version}")[:200] if info is not None else ""
+        return clean(self._client.protocol_version)[:20], shown
 
     @property
     def has_resources(self) -> bool:
@@ -142,7 +166,16 @@ class Connection:
         Raises:
             ToolError: no answer: it is gone, too slow, or says no.
         """
-        client = await self._ready()
+        return await self._put(await self._ready(), question, timeout_s)
+
+    async def _put(
+        self,
+        client: Client,
+        question: Callable[[Client], Awaitable[Found]],
+        timeout_s: float,
+        waits: set[anyio.CancelScope] | None = None,
+    ) -> Found:
+        """`waits` holds the deadline meanwhile, for whoever wants to move it."""
         down = self._down
         found: list[Found] = []
         told: list[str] = []
@@ -152,10 +185,10 @@ class Connection:
                 found.append(await question(client))
             except MCPError as exc:
                 told.append(f"the server {self.server.name} says: {_one_line(exc.message)} (code {exc.code})")
-            except (pydantic.ValidationError, RuntimeError, ValueError, OSError) as exc:
-                told.append(f"the server {self.server.name} gave an answer that makes no sense: {_one_line(str(exc))}")
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                 await down.wait()
+            except Exception as exc:  # noqa: BLE001 - whatever the package raises for what a server said is the server's
+                told.append(f"the server {self.server.name} gave an answer that makes no sense: {_innermost(exc)}")
             group.cancel_scope.cancel()
 
         async def watch() -> None:
@@ -163,9 +196,15 @@ class Connection:
             group.cancel_scope.cancel()
 
         with anyio.move_on_after(timeout_s) as waiting:
-            async with anyio.create_task_group() as group:
-                group.start_soon(watch)
-                group.start_soon(put)
+            if waits is not None:
+                waits.add(waiting)
+            try:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(watch)
+                    group.start_soon(put)
+            finally:
+                if waits is not None:
+                    waits.discard(waiting)
         if found:
             return found[0]
         if waiting.cancelled_caught:
@@ -177,8 +216,9 @@ class Connection:
     async def _ready(self) -> Client:
         await self._settled.wait()
         if self._client is None and self.state is not State.CLOSED and self.starts < MAX_STARTS:
-            self._settled = anyio.Event()
-            self._wanted.set()
+            if self._settled.is_set():  # else another call has asked for it just now
+                self._settled = anyio.Event()
+                self._wanted.set()
             await self._settled.wait()
         if self._client is None:
             often = f" (started {self.starts} times)" if self.starts >= MAX_STARTS else ""
@@ -219,13 +259,17 @@ class Connection:
         except SandboxAgentError as exc:
             self.error = _one_line(str(exc))
         except Exception as exc:  # noqa: BLE001 - whatever the package raises for what a server does ends this life only
-            self.error = self.why_ended() or _one_line(_innermost(exc))
+            self.error = self.why_ended() or _innermost(exc)
         finally:
+            lived = self.state is State.CONNECTED
             self._client = None
             if self.state is not State.CLOSED:
                 self.state = State.FAILED
             self._down.set()
-            self._settled.set()
+            if lived and not self._scope.cancel_called:
+                self.died()
+            if not self._wanted.is_set():  # else somebody waits already for the next life
+                self._settled.set()
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Client]:
@@ -262,13 +306,27 @@ class Connection:
             self.changed()
 
     async def _asked(self, context: Any, params: Any) -> mcp_types.ElicitResult | mcp_types.ErrorData:
-        if self.elicit is None or not isinstance(params, mcp_types.ElicitRequestFormParams):
+        """Only during a call, one question at a time, so many in all. The call's time stands still meanwhile."""
+        form = isinstance(params, mcp_types.ElicitRequestFormParams)
+        if self.elicit is None or not form or not self._calls or self._eliciting or self._elicited >= MAX_ELICITATIONS:
             return mcp_types.ElicitResult(action="decline")
-        asked = params.model_dump(mode="json", by_alias=True, exclude_none=True)
-        answer = await self.elicit(params.message, asked.get("requestedSchema") or {})
+        self._elicited += 1
+        self._eliciting = True
+        began_s = anyio.current_time()
+        left = {scope: scope.deadline for scope in self._calls}
+        try:
+            for scope in left:
+                scope.deadline = float("inf")
+            asked = params.model_dump(mode="json", by_alias=True, exclude_none=True)
+            schema = asked.get("requestedSchema") or {}
+            answer = await self.elicit(self.server.name, clean(params.message), schema)
+        finally:
+            self._eliciting = False
+            for scope, deadline in left.items():
+                scope.deadline = deadline + anyio.current_time() - began_s
         if answer is None:
             return mcp_types.ElicitResult(action="decline")
-        return mcp_types.ElicitResult(action="accept", content=answer)
+        return mcp_types.ElicitResult(action="accept", content=_defaults(schema) | answer)
 
 
 class _Transport:
@@ -290,7 +348,7 @@ class _Transport:
 
 
 class _Watched:
-    """A reading end that tells of its end."""
+    """A reading end that makes what it gives fit, and tells of its end."""
 
     def __init__(self, stream: Any, lost: Callable[[], None]) -> None:
         self._stream = stream
@@ -298,7 +356,7 @@ class _Watched:
 
     async def receive(self) -> Any:
         try:
-            return await self._stream.receive()
+            return made_fit(await self._stream.receive())
         except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
             self._lost()
             raise
@@ -325,12 +383,22 @@ class _Watched:
         return getattr(self._stream, name)
 
 
+def _defaults(schema: dict[str, Any]) -> dict[str, Any]:
+    """What the server itself takes for fields that are left out."""
+    fields = schema.get("properties")
+    named = fields.items() if isinstance(fields, dict) else ()
+    return {name: field["default"] for name, field in named if isinstance(field, dict) and "default" in field}
+
+
 def _innermost(exc: BaseException) -> str:
     while isinstance(exc, BaseExceptionGroup) and exc.exceptions:
         exc = exc.exceptions[0]
-    return str(exc) or type(exc).__name__
+    if isinstance(exc, ValidationError):
+        fault = exc.errors(include_url=False, include_input=False)[0]
+        return _one_line(f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}")
+    return _one_line(str(exc)) or type(exc).__name__
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text.split())
+    line = " ".join(clean(text[:2_000]).split())
     return line if len(line) <= 500 else line[:500] + " ..."

@@ -24,6 +24,9 @@ from sandbox_agent.mcp.transport import HostProcess, Opening, Wire
 from sandbox_agent.policy.servers import McpServer, Place, Transport
 from sandbox_agent.tools.base import Tool
 
+MAX_REFUSALS = 3
+"""Of one server in one session, before its further lists are refused without a question."""
+
 Approve = Callable[[McpServer, str], Awaitable[bool]]
 """Whether the person lets a server be used whose tools are others than was approved; the text says how they differ."""
 
@@ -46,13 +49,17 @@ class Told:
 @dataclass(slots=True, eq=False)
 class Member:
     """A server with what is known of it; `pins` are those of the tools that are in use. `looks` says that somebody is
-    looking at its list, `again` that it has changed since."""
+    looking at its list, until `looked`, `again` that it has changed since, `unchecked` that looking failed. `refused`
+    are the lists that the person did not want."""
 
     connection: Connection
     offered: dict[str, Tool] = field(default_factory=dict)
     pins: dict[str, str] = field(default_factory=dict)
     looks: bool = True
+    looked: anyio.Event = field(default_factory=anyio.Event)
     again: bool = False
+    unchecked: bool = False
+    refused: set[str] = field(default_factory=set)
 
 
 class Fleet:
@@ -83,6 +90,8 @@ class Fleet:
             streams, why_ended = _way(server, openings)
             connection = Connection(server, streams, why_ended, elicit)
             connection.changed = partial(self._changed, server.name)
+            connection.died = partial(self._died, connection)
+            connection.reviewed = partial(self._reviewed, server.name)
             self._members[server.name] = Member(connection)
 
     async def start(self, tasks: TaskGroup) -> None:
@@ -119,7 +128,7 @@ class Fleet:
             if found is not None:
                 await self._take_up(member, found)
         finally:
-            member.looks = False
+            _end_look(member)
         if member.again:  # it said so while it was looked at
             self._changed(member.connection.server.name)
 
@@ -128,7 +137,7 @@ class Fleet:
         known = await anyio.to_thread.run_sync(self._pins.approved, server)
         note = "first use: its tools are remembered as they are now" if known is None else ""
         differs = difference(known, found.pins) if known is not None else None
-        if differs is not None and differs.matters and not await self._approve(server, str(differs)):
+        if differs is not None and differs.matters and not await self._approved(member, found, differs):
             found, note = _held_back(member, found, differs)
         elif known != found.pins:
             await self._remember(member, found)
@@ -141,7 +150,8 @@ class Fleet:
             self._tell(Told(connection.server, connection.state, error=connection.error))
             return None
         try:
-            return offer(connection, await connection.tools(), self._progressed)
+            listed, unusable = await connection.tools()
+            return await anyio.to_thread.run_sync(offer, connection, listed, unusable, self._progressed)
         except ToolError as exc:
             self._tell(Told(connection.server, State.FAILED, error=str(exc)))
             return None
@@ -151,7 +161,7 @@ class Fleet:
         member = self._members[name]
         member.again = True
         if not member.looks and self._tasks is not None:
-            member.looks = True
+            member.looks, member.looked = True, anyio.Event()
             self._tasks.start_soon(self._look_again, member)
 
     async def _look_again(self, member: Member) -> None:
@@ -160,21 +170,34 @@ class Fleet:
                 member.again = False
                 await self._compare(member)
         finally:
-            member.looks = False
+            _end_look(member)
+
+    async def _reviewed(self, name: str) -> None:
+        member = self._members[name]
+        if member.unchecked:
+            self._changed(name)
+        while member.looks:
+            await member.looked.wait()
+
+    def _died(self, connection: Connection) -> None:
+        self._tell(Told(connection.server, State.FAILED, error=connection.error))
 
     async def _compare(self, member: Member) -> None:
         found = await self._listed(member)
+        connection = member.connection
+        member.unchecked = found is None
         if found is None:
+            why = f"The server {connection.server.name} does not say any more what its tools are, so none is called."
+            connection.refusals |= dict.fromkeys(member.pins, why)
             return
         differs = difference(member.pins, found.pins)
-        connection = member.connection
         for name in differs.removed:
             connection.refusals[name] = f"The server {connection.server.name} has this tool no more."
         for name in found.pins.keys() - set(differs.changed):
             connection.refusals.pop(name, None)
         if not differs.matters:
             return
-        if not await self._approve(connection.server, str(differs)):
+        if not await self._approved(member, found, differs):
             _, note = _held_back(member, found, differs)
             self._tell(self._told(member, None, note))
             return
@@ -183,6 +206,15 @@ class Fleet:
         member.offered, member.pins = found.tools, found.pins
         self._tell(self._told(member, found, f"its tools are others now, which was approved ({differs})"))
         self._renew()
+
+    async def _approved(self, member: Member, found: Offer, differs: Difference) -> bool:
+        pin = list_pin(found.pins)
+        if pin in member.refused or len(member.refused) >= MAX_REFUSALS:
+            return False  # asked before; a server that changes all the time gets no further questions out of it
+        approved = await self._approve(member.connection.server, str(differs))
+        if not approved:
+            member.refused.add(pin)
+        return approved
 
     async def _remember(self, member: Member, found: Offer) -> None:
         try:
@@ -204,6 +236,11 @@ class Fleet:
             pin=list_pin(found.pins if found is not None else member.pins),
             note=note,
         )
+
+
+def _end_look(member: Member) -> None:
+    member.looks = False
+    member.looked.set()
 
 
 def _held_back(member: Member, found: Offer, differs: Difference) -> tuple[Offer, str]:

@@ -92,7 +92,7 @@ async def _listed(connection: Connection) -> list[JsonObject]:
             connection.server.call_timeout_s,
         )
         for one in page.resources:
-            entry = {"server": connection.server.name, "uri": one.uri, "name": one.name}
+            entry = {"server": connection.server.name, "uri": clean(one.uri), "name": clean(one.name)}
             more = {"description": one.description, "mimeType": one.mime_type, "size": one.size}
             entry |= {key: clean(value) if isinstance(value, str) else value for key, value in more.items() if value}
             found.append(entry)

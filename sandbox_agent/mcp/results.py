@@ -17,6 +17,8 @@ from sandbox_agent.types import JsonObject, ToolResult
 MAX_PICTURES = 10
 MAX_PICTURE_BYTES = 5 * 1024 * 1024
 MAX_BLOCKS = 200
+MAX_STRUCTURED_CHARS = 100_000
+"""Kept in the record."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
@@ -26,8 +28,9 @@ def result_of(answer: mcp_types.CallToolResult) -> ToolResult:
     blocks = _joined(_blocks(answer.content))
     structured = answer.structured_content
     if not blocks and structured is not None:
-        blocks = [{"type": "text", "text": json.dumps(structured, ensure_ascii=False, indent=1, default=str)}]
-    meta: JsonObject = {} if structured is None else {"structured": structured}
+        blocks = [_text(json.dumps(structured, ensure_ascii=False, indent=1, default=str))]
+    kept = structured is not None and len(json.dumps(structured, default=str)) <= MAX_STRUCTURED_CHARS
+    meta: JsonObject = {"structured": structured} if kept else {}
     only_text = len(blocks) == 1 and blocks[0]["type"] == "text"
     content: str | tuple[JsonObject, ...] = str(blocks[0]["text"]) if only_text else tuple(blocks)
     return ToolResult(content or "(the tool gave nothing)", is_error=answer.is_error, meta=meta)

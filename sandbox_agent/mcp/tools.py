@@ -9,14 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import anyio
 import mcp_types
 from pydantic import RootModel
 
-from sandbox_agent.errors import ToolError
 from sandbox_agent.mcp.connection import Connection
+from sandbox_agent.mcp.incoming import input_schema_of
 from sandbox_agent.mcp.names import tool_name
 from sandbox_agent.mcp.results import clean, result_of
-from sandbox_agent.mcp.schemas import UnusableSchemaError, adapted, fingerprint, input_model
+from sandbox_agent.mcp.schemas import UnusableSchemaError, adapted, fingerprint, input_model, parts_of
 from sandbox_agent.policy.servers import McpServer
 from sandbox_agent.tools.base import Tool, ToolContext, build_tool, current_call
 from sandbox_agent.types import JsonObject, Subject, ToolResult
@@ -24,6 +25,10 @@ from sandbox_agent.types import JsonObject, Subject, ToolResult
 MAX_DESCRIPTION_CHARS = 4_000
 REST_ROOM = "/tmp/sandbox-agent"
 MAX_REST_CHARS = 4_000_000
+MAX_LIST_PARTS = 20_000
+"""Objects and lists in the schemas of all tools of a server together."""
+
+PROGRESS_EVERY_S = 0.2
 _SUMMARY_CHARS = 200
 
 Progressed = Callable[[str, str, float, float | None, str | None], None]
@@ -41,12 +46,19 @@ class Offer:
     """The server's own name of each tool to the hash of all that it says of it."""
 
 
-def offer(connection: Connection, listed: Sequence[mcp_types.Tool], progressed: Progressed) -> Offer:
-    """The tools that a list comes to. One that cannot be used is left out; nothing that a server says is an error."""
+def offer(
+    connection: Connection,
+    listed: Sequence[mcp_types.Tool],
+    unusable: Sequence[tuple[str, str]],
+    progressed: Progressed,
+) -> Offer:
+    """The tools that a list comes to, of which `unusable` are left out already. One that cannot be used is left out;
+    nothing that a server says is an error. It may take a second: call it in a thread."""
     server = connection.server
     tools: dict[str, Tool] = {}
-    left_out: list[tuple[str, str]] = []
+    left_out = [(clean(name)[:80], clean(reason)) for name, reason in unusable if server.offers(name)]
     pins: dict[str, str] = {}
+    parts = 0
     for one in listed:
         shown = clean(one.name)[:80]
         if not server.offers(one.name):
@@ -55,10 +67,13 @@ def offer(connection: Connection, listed: Sequence[mcp_types.Tool], progressed: 
             left_out.append((shown, "the server names it twice"))
             continue
         pins[one.name] = pin_of(one)
+        parts += parts_of(input_schema_of(one))
         try:
+            if parts > MAX_LIST_PARTS:
+                raise UnusableSchemaError(f"the schemas of the server's tools have over {MAX_LIST_PARTS:,} parts")
             tool = _tool(connection, one, progressed)
         except UnusableSchemaError as exc:
-            left_out.append((shown, str(exc)))
+            left_out.append((shown, clean(str(exc))))
             continue
         tools[one.name] = tool
     return Offer(tools, tuple(left_out), pins)
@@ -77,18 +92,20 @@ def list_pin(pins: dict[str, str]) -> str:
 
 def _tool(connection: Connection, tool: mcp_types.Tool, progressed: Progressed) -> Tool:
     server = connection.server
-    schema = adapted(tool.input_schema)
+    schema = adapted(input_schema_of(tool))
     name = tool_name(server.name, tool.name)
     hints = tool.annotations
     only_reads = bool(server.trust_hints and hints is not None and hints.read_only_hint is True)
 
     async def run(value: RootModel[dict[str, Any]], ctx: ToolContext) -> ToolResult:
-        refusal = connection.refusals.get(tool.name)
-        if refusal is not None:
-            raise ToolError(refusal)
         call_id = current_call()
+        next_s = 0.0
 
         async def heard(progress: float, total: float | None, message: str | None) -> None:
+            nonlocal next_s
+            if anyio.current_time() < next_s:
+                return
+            next_s = anyio.current_time() + PROGRESS_EVERY_S
             words = None if message is None else clean(message)[:_SUMMARY_CHARS]
             progressed(server.name, call_id, progress, total, words)
 
@@ -107,8 +124,8 @@ def _tool(connection: Connection, tool: mcp_types.Tool, progressed: Progressed) 
         read_only=only_reads,
         parallel_safe=only_reads,
         subject=subject,
-        # The connection has its own deadline; this one is for what it cannot see.
-        timeout_s=server.call_timeout_s + 10,
+        # The connection has deadlines of its own, which stand still while a person is asked.
+        timeout_s=None,
         max_result_chars=server.max_result_chars + 1_000,
         source=f"mcp:{server.name}",
         input_schema=schema,

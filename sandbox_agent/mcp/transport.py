@@ -6,11 +6,13 @@ The program's output is not trusted: a line has a size, and what is no message i
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import mcp_types
@@ -25,6 +27,12 @@ from sandbox_agent.sandboxes.base import MIB, Stream
 MAX_LINE_BYTES = 16 * MIB
 MAX_NOISE_LINES = 10_000
 """Lines that are no messages, before the server is given up."""
+
+MAX_UNSENT = 64
+"""Messages that wait for a server that does not read, without anybody waiting for that."""
+
+WRITE_S = 20.0
+"""For a server to read one message."""
 
 END_S = 2.0
 """For a program whose input was closed to end by itself."""
@@ -52,7 +60,7 @@ class Wire:
         """
         stream = await self._opening()
         heard, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
+        outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](MAX_UNSENT)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._read, stream, heard)
             tasks.start_soon(self._write, stream, to_send, heard)
@@ -117,7 +125,11 @@ class Wire:
             try:
                 async for message in to_send:
                     text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    await stream.send(text.encode("utf-8", "replace") + b"\n")
+                    with anyio.fail_after(WRITE_S):
+                        await stream.send(text.encode("utf-8", "replace") + b"\n")
+            except TimeoutError:
+                self.why_ended = f"it did not read what it was sent within {WRITE_S:g} s, and was ended"
+                heard.close()
             except (OSError, SandboxError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 heard.close()  # else a request would wait for an answer that cannot come
 
@@ -131,10 +143,27 @@ async def _end(stream: Stream) -> None:
 
 
 def _message(line: bytes) -> SessionMessage | None:
+    adapter = mcp_types.jsonrpc_message_adapter
     try:
-        return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+        try:
+            return SessionMessage(adapter.validate_json(line, by_name=False))
+        except ValidationError:
+            return SessionMessage(adapter.validate_python(_parsed(line), by_name=False))
     except (ValidationError, ValueError, RecursionError):
         return None
+
+
+def _parsed(line: bytes) -> Any:
+    """JSON that nests deeper than the first parser takes, or has halves of surrogate pairs: programs do write such, and
+    whoever waits for the answer should not wait for ever.
+
+    Raises:
+        ValueError, RecursionError: it is none.
+    """
+    if not line.startswith(b"{"):
+        raise ValueError("no object")
+    whole = json.dumps(json.loads(line), ensure_ascii=False, allow_nan=False)
+    return json.loads(whole.encode("utf-8", "replace"))
 
 
 class HostProcess:
