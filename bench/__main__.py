@@ -19,6 +19,7 @@ from bench.judge import measure_judge
 from bench.loop import Asked, command_for
 from bench.plan import CONTENDERS, IN_PART, PARTS, Results, Wanted
 from bench.sandbox import measure_sandbox
+from bench.servers import measure_servers
 from bench.survival import measure_survival
 from bench.table import parts_text, render
 
@@ -43,6 +44,8 @@ def main() -> int:
         anyio.run(measure_checkpoints, names, rounds, given.quick, work, results)
     if names := wanted.of_part("early"):
         anyio.run(measure_early, names, rounds, given.quick, work, results)
+    if names := wanted.of_part("mcp"):
+        anyio.run(measure_servers, names, rounds, given.quick, work, results)
     if names := wanted.of_part("judge"):
         measure_judge(names, rounds, given.quick, results)
     if names := wanted.of_part("survival"):

@@ -37,6 +37,7 @@ LIMITS = (
     ("a rollback of that", "rollback", 0.15),
     ("a fork of that", "fork", 0.05),
     ("a checkpoint among 100,000 files", "checkpoint100k", 1.0),
+    ("a call to an MCP server in the container, over its own time", "mcp_call", 0.005),
     ("judging a short command", "judge", 0.01),
     ("judging what is nested too deep", "judge_deep", 2.0),
     ("judging what has too many parts", "judge_parts", 2.0),

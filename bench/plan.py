@@ -13,6 +13,7 @@ PARTS = {
     "checkpoints": "steps of a session: taking one, going back, forking",
     "judge": "shell commands from text to decision",
     "early": "reads that begin while the answer streams",
+    "mcp": "calls to MCP servers in the container",
     "survival": "how soon a session works again after a bomb",
 }
 
@@ -37,6 +38,7 @@ IN_PART = {
     "checkpoints": ("ours", "git"),
     "judge": ("ours", "host"),
     "early": ("ours", "late"),
+    "mcp": ("ours",),
     "survival": ("ours",),
 }
 
@@ -68,6 +70,7 @@ MEASURES = {
     "checkpoint100k": "checkpoint, 20 of 100,000 files changed",
     "early_read10": "agent: turn of ten Reads, slow stream",
     "early_grep10": "agent: turn of ten Greps, slow stream",
+    "mcp_call": "a call to an MCP server in the container, over its own time",
     "judge": "judging a short command (host: its parser alone)",
     "judge250": "judging 250 commands (host: their parser alone)",
     "judge_deep": "judging 1,000 substitutions in one another",
