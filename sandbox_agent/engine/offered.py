@@ -1,5 +1,5 @@
-"""The tools that need more than a container: somebody to ask, or a network. Where that is missing they are not shown to
-the model, and a call of one all the same is told why.
+"""The tools that need more than a container: somebody to ask, a network, or a reader of what they say. Where that is
+missing they are not shown to the model, and a call of one all the same is told why.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from sandbox_agent.engine.planning import Planning
 from sandbox_agent.engine.session import Session
 from sandbox_agent.prompts import prompt
 from sandbox_agent.tools.questions import Ask, Question, Reply
+from sandbox_agent.tools.report_findings import NAME as FINDINGS
 from sandbox_agent.types import Mode
 
 
 def attach(session: Session, *, ask: Ask | None, opens: Callable[[str, int], bool] | None, planned: bool) -> None:
     """Give a new session's first agent what these tools work with, and take out those that cannot work.
+
+    Findings are wanted where an allow rule names their tool.
 
     Args:
         session: not used yet.
@@ -36,6 +39,8 @@ def attach(session: Session, *, ask: Ask | None, opens: Callable[[str, int], boo
     session.ctx.plan = desk
     if planned:
         desk.go_on()
+    if not any(rule.tool == FINDINGS for rule in session.policy.rules.allow):
+        session.pool = without(session.pool, {FINDINGS}, prompt("engine/findings_not_wanted"))
     if opens is not None:
         session.ctx.opens = opens
     else:

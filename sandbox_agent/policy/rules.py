@@ -27,7 +27,7 @@ FAMILIES = {
 
 _KNOWN_TOOLS = (
     *("AskUserQuestion", "Bash", "Edit", "EnterPlanMode", "ExitPlanMode", "Glob", "Grep", "NotebookEdit", "Read"),
-    *("Task", "TaskOutput", "TaskStop", "TodoWrite", "WebFetch", "Write"),
+    *("ReportFindings", "Task", "TaskOutput", "TaskStop", "TodoWrite", "WebFetch", "Write"),
 )
 _WITH_SPECIFIER = frozenset({"Bash", "Task", "WebFetch", "WebSearch"}).union(*FAMILIES.values())
 """No other tool's calls have anything that a specifier is compared with."""
