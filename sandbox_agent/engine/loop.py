@@ -135,7 +135,7 @@ async def drive(session: Session, task: str | None, progress: Progress) -> None:
                 raise session.fault
             await session.secrecy.known()
             if session.parent is None:
-                await _get_ready(session)
+                await _get_ready(session, task)
             await _hear(session, Priority.LATER)
             if task is not None:
                 session.say(task)
@@ -157,14 +157,14 @@ async def drive(session: Session, task: str | None, progress: Progress) -> None:
         session.scope = session.turn_scope = None
 
 
-async def _get_ready(session: Session) -> None:
+async def _get_ready(session: Session, task: str | None) -> None:
     """Wait for what must be there before the first agent's first request."""
     if session.servers is not None:
         await session.servers.ready()
     if session.before_task is not None:
         await session.before_task()
     if session.proof is not None:
-        await session.proof.given(session)
+        await session.proof.given(session, task)
 
 
 def _stopped_early(session: Session, progress: Progress) -> None:

@@ -83,7 +83,15 @@ def read_settings(path: Path) -> Imported:
     Raises:
         ConfigError: it cannot be read, is no JSON, or has no permission lists.
     """
-    settings = _json(path)
+    return settings_in(_json(path), path)
+
+
+def settings_in(settings: object, path: Path) -> Imported:
+    """The same of settings that were read already; `path` is where from, or would be.
+
+    Raises:
+        ConfigError: they have no permission lists.
+    """
     if not isinstance(settings, dict):
         raise ConfigError(f"{path}: settings are a JSON object")
     permissions = settings.get("permissions", settings if set(settings) & set(_LISTS) else None)
@@ -102,6 +110,11 @@ def read_settings(path: Path) -> Imported:
         for entry in _entries(path, permissions, name):
             found.rules[name].append(_taken(entry, Verdict[name.upper()], project=project, home=home))
     return found
+
+
+def as_rule(entry: str, verdict: Verdict) -> Taken:
+    """One entry that is no file's, such as of a command line in the other program's spelling."""
+    return _taken(entry, verdict, project=None, home=False)
 
 
 def _take_settings(found: Imported, permissions: dict[str, Any]) -> None:
