@@ -29,7 +29,7 @@ from sandbox_agent.engine.open import bare, open_session, policy_of
 from sandbox_agent.engine.own_tools import pool_of
 from sandbox_agent.engine.previewing import SoFar, changes_so_far
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, NobodyAnswersError, Session
-from sandbox_agent.errors import ModelError, SandboxAgentError, ToolError
+from sandbox_agent.errors import ModelError, SandboxAgentError, SandboxError, ToolError
 from sandbox_agent.events import AssistantMessage, Notice, ToolFinished
 from sandbox_agent.models.absent import AbsentModel
 from sandbox_agent.models.base import Answer
@@ -393,9 +393,9 @@ class Desk:
                 finally:
                     conclude(session, progress)
                     session.hang_up()
-        except SandboxAgentError as exc:
+        except (SandboxAgentError, OSError) as exc:  # of this session; the others go on
             if served is None:
-                task_status.started(exc)
+                task_status.started(exc if isinstance(exc, SandboxAgentError) else SandboxError(str(exc)))
             else:
                 self._tell(f"session {served.id}: {exc}")
         finally:

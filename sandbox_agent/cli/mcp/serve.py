@@ -13,7 +13,7 @@ from sandbox_agent.types import Mode
 EPILOG = """\b
 Examples:
   claude mcp add sandbox -- sandbox-agent mcp serve -w .
-  sandbox-agent mcp serve -w ./project --policy strict
+  sandbox-agent mcp serve -w ./project --policy readonly
   SANDBOX_AGENT_MCP_TOKEN=... sandbox-agent mcp serve -w . --http 8931
 
 \b
@@ -59,8 +59,8 @@ Exit codes: 0 the client is gone, 2 usage or configuration, 5 the sandbox is una
 def COMMAND(folders: tuple[Path, ...], port: int | None, allow_apply: bool, **options: object) -> int:
     """Give any MCP client Bash, Read, Write, Edit, Grep and Glob of a hardened session, on the standard streams.
 
-    What would be asked is asked through the client where it can do that, and denied otherwise. The client is told of
-    nothing outside of the folders, and applies nothing; look at its work with `sandbox-agent diff last`.
+    What would be asked is asked through the client where it can do that, and denied otherwise. Nothing reaches your
+    folder before you apply it: see `sandbox-agent diff last` and `sandbox-agent apply last`.
     """
     catch_sigterm()
     code: int = registry.load("cli.mcp", "serving").serve(
