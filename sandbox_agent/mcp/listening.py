@@ -95,6 +95,7 @@ def listening_socket(port: int) -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((HOST, port))
+        sock.listen()  # now, so that who is told of it can connect
     except OSError as exc:
         sock.close()
         raise ConfigError(f"--http {port}: the port cannot be had ({exc.strerror}); take another one, or 0") from exc
