@@ -44,6 +44,12 @@ class RunConfig:
     """Patterns of paths that the checks get as they were before the run."""
     check_timeout_s: float = 600.0
     """For each check."""
+    record: Path | None = None
+    """Where the bundle of the run goes, see `engine.recording`; None: it is not recorded."""
+    record_tree: bool = False
+    """Whether the bundle has the folder as it is at the beginning also where it is large."""
+    deterministic: bool = True
+    """Whether a recorded run gets the determinism profile, see `engine.locking`."""
     resume: str | None = None
     """A session ID, or "last" for the newest session of this workspace."""
 

@@ -15,6 +15,7 @@ from sandbox_agent.cli.signals import Stop
 from sandbox_agent.config import RunConfig
 from sandbox_agent.engine.loop import run
 from sandbox_agent.engine.open import open_session
+from sandbox_agent.engine.recording import Recording, told
 from sandbox_agent.engine.session import Session
 from sandbox_agent.events import Event
 from sandbox_agent.frontends.approve import ConsoleApprover
@@ -61,6 +62,9 @@ def config_of(
     checks: tuple[str, ...] = (),
     check_files: tuple[str, ...] = (),
     check_timeout_s: float = 600.0,
+    record: Path | None = None,
+    record_tree: bool = False,
+    deterministic: bool = True,
 ) -> RunConfig:
     """What the options say that `run` and `chat` have in common."""
     return RunConfig(
@@ -83,6 +87,9 @@ def config_of(
         checks=checks,
         check_files=check_files,
         check_timeout_s=check_timeout_s,
+        record=record,
+        record_tree=record_tree,
+        deterministic=deterministic,
     )
 
 
@@ -128,3 +135,6 @@ async def _session(job: Job) -> None:
     finally:
         if session is not None:
             job.summary.record_head = session.tape.head
+            if isinstance(session.proof, Recording):
+                notice = told(session.proof)
+                job.say(notice.text, "yellow" if notice.level == "warning" else "dim")

@@ -20,6 +20,7 @@ Examples:
   sandbox-agent run --allow "Bash(pytest:*)" --apply always "Make the tests pass"
   git diff | sandbox-agent run -p -
   sandbox-agent run --check "pytest -q" --check-files "tests/**" --apply always "Fix the bug"
+  sandbox-agent run --record run.bundle "Fix the failing test"
   sandbox-agent run -p --output json "What does this project do?" | jq -r .result
 
 \b
@@ -117,6 +118,18 @@ Exit codes: 0 done, 1 the task or a check failed, 2 usage or configuration, 3 do
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="MCP servers for this run, in the form of .mcp.json. Repeatable.",
+)
+@click.option(
+    "--record",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Record the run as a bundle that `replay` can do once more. FILE must not exist.",
+)
+@click.option("--record-tree", is_flag=True, help="With --record: keep the folder in it also where it is large.")
+@click.option(
+    "--deterministic/--no-deterministic",
+    default=True,
+    help="With --record: pin time zone, hash seed, git's dates, and order Glob by name. Default: yes.",
 )
 @click.option("-p", "--print", "headless", is_flag=True, help="Headless: ask nobody; stdout carries the answer only.")
 @click.option(

@@ -48,6 +48,12 @@ class Options(TypedDict, total=False):
     """Patterns of paths that the checks get as they were before the run."""
     check_timeout_s: float
     """For each check; 600 where it is left out."""
+    record: str | Path | None
+    """The file that the run is recorded to, see `engine.recording`; a session that is recorded has one run."""
+    record_tree: bool
+    """Whether the recording has the folder as it is at the beginning also where it is large."""
+    deterministic: bool
+    """Whether a recorded run gets the determinism profile; True where it is left out."""
     resume: str | None
     """The session to go on with, or "last"."""
     tools: Sequence[Tool]
@@ -98,5 +104,8 @@ def config_of(options: Options) -> RunConfig:
         checks=tuple(options.get("checks", ())),
         check_files=tuple(options.get("check_files", ())),
         check_timeout_s=options.get("check_timeout_s", 600.0),
+        record=None if (file := options.get("record")) is None else Path(file),
+        record_tree=options.get("record_tree", False),
+        deterministic=options.get("deterministic", True),
         resume=options.get("resume"),
     )

@@ -41,6 +41,8 @@ from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past, new_session_
 from sandbox_agent.engine.placement import AUTO, Placement, forget
 from sandbox_agent.engine.planning import told_at_start
 from sandbox_agent.engine.reaping import reap_workspaces
+from sandbox_agent.engine.recording import recording_of
+from sandbox_agent.engine.replaying import Replaying
 from sandbox_agent.engine.secrecy import Secrecy
 from sandbox_agent.engine.servers import servers_of, start_servers
 from sandbox_agent.engine.session import Approver, Rights, Session
@@ -75,6 +77,7 @@ async def open_session(
     served: Sequence[Tool] = (),
     agents: Mapping[str, AgentType] | None = None,
     caller: Model | None = None,
+    replay: Replaying | None = None,
 ) -> AsyncIterator[Session]:
     """A session for one run; its container is removed and its record closed on the way out, whatever happens.
 
@@ -82,7 +85,8 @@ async def open_session(
     run, `ask` answers the model's own questions; None: nobody does. `hooks` are functions of the program, which run
     before those of the policy; `tools` are its own, which run on this machine, `served` those of MCP servers inside it,
     `agents` its types of sub-agents, each in place of one of its name. `caller` is in the place of a model that
-    there is not, where calls come from elsewhere (see `engine.served`).
+    there is not, where calls come from elsewhere (see `engine.served`). `replay` has the policy, the types and the
+    model of the run that is replayed.
 
     Raises:
         ConfigError: the configuration cannot be used (policy, model, key, tools, unknown session).
@@ -94,12 +98,15 @@ async def open_session(
     try:
         async with anyio.create_task_group() as tasks:
             fallback = fallback_name(config.fallback_model, config.model)
-            loading = LoadingModel(_model(config) if caller is None else lambda: caller)
+            given = replay.model(caller) if replay is not None else caller
+            loading = LoadingModel(_model(config) if given is None else lambda: given)
             tasks.start_soon(loading.load)
-            own = Own(approver, ask, hooks, tools, served, agents or {})
+            own = Own(approver, ask, hooks, tools, served, agents or {}, replay)
             session = await _open(config, own, tasks, called=caller is not None)
             try:
                 session.model, session.fallback = await loading.loaded(), fallback
+                if session.proof is not None and replay is None:
+                    session.model = session.proof.model(session.model)
                 if config.model.startswith("anthropic:"):  # beside the first request: it costs 0.25 s
                     tasks.start_soon(anyio.to_thread.run_sync, session.budget.prices.load)
                 yield session
@@ -131,18 +138,30 @@ class Own(NamedTuple):
     tools: Sequence[Tool]
     served: Sequence[Tool]
     agents: Mapping[str, AgentType]
+    replay: Replaying | None
+
+    def types(self, workspace: Path) -> Mapping[str, AgentType]:
+        """Of sub-agents, those of the program before others."""
+        if self.replay is not None:
+            return self.replay.types
+        return {**load_agent_types(config_dir() / AGENT_TYPES, names_of(self.tools), workspace), **self.agents}
 
 
 async def _open(config: RunConfig, own: Own, tasks: TaskGroup, *, called: bool) -> Session:
     past = load_past(sessions_dir(), config.resume, config.workspace.resolve()) if config.resume else None
     if past is not None:  # no policy may come from the folder that is really worked on
         config = replace(config, workspace=stands_on(sessions_dir() / past.session_id) or config.workspace)
-    policy = policy_of(config)
-    types = {**load_agent_types(config_dir() / AGENT_TYPES, names_of(own.tools), config.workspace), **own.agents}
-    models = () if called else (config.model, config.fallback_model, *(kind.model for kind in types.values()))
+    policy = policy_of(config) if own.replay is None else own.replay.policy
+    types = own.types(config.workspace)
+    models = (
+        ()
+        if called or own.replay is not None
+        else (config.model, config.fallback_model, *(kind.model for kind in types.values()))
+    )
     await anyio.to_thread.run_sync(Budget(policy.limits, Prices(policy.prices)).check, models)
     pool = with_types(pool_of(policy, own.tools, own.served), types)
     servers = servers_of(policy, config.mcp_config, os.environ, config.mcp_servers)
+    proof = own.replay or recording_of(config, policy, types, servers, own)
     endpoint = await anyio.to_thread.run_sync(reachable_engine)
     settled = await settle_interrupted()  # before this run takes its picture of the folder
     folder = sessions_dir() / (past.session_id if past else new_session_id())
@@ -152,18 +171,20 @@ async def _open(config: RunConfig, own: Own, tasks: TaskGroup, *, called: bool) 
     try:
         way_out = await egress.prepare(settings, environ=os.environ, workspace=config.workspace)
         workspace, placement = await open_workspace(config, policy, folder, endpoint)
+        if proof is not None:
+            proof.claim(folder.name, workspace.host)
     except SandboxAgentError:
         lock.release()
         if past is None:
             shutil.rmtree(folder)
         raise
-    tape = TapeWriter(folder / EVENTS_FILE)
-    spec = spec_of(workspace, folder, settings)
+    spec = replace(spec_of(workspace, folder, settings), pinned_env=proof.environment if proof is not None else {})
     if way_out is not None:
         spec = replace(spec, egress_env=way_out.env)
     secrecy = Secrecy()
     sandbox = late_sandbox(spec, endpoint, workspace, way_out.open if way_out is not None else None, secrecy)
     ctx = ToolContext(sandbox=sandbox, workspace_host=str(workspace.host), masked=partial(mask_of, workspace))
+    ctx.by_name = bool(spec.pinned_env)
     session = Session(
         id=folder.name,
         model=cast(Model, None),  # `open_session` sets it while the container starts
@@ -175,15 +196,16 @@ async def _open(config: RunConfig, own: Own, tasks: TaskGroup, *, called: bool) 
         limits=policy.limits,
         ctx=ctx,
         system=tuple({"type": "text", "text": text} for text in _instructions(policy, way_out)),
-        tape=tape,
+        tape=TapeWriter(folder / EVENTS_FILE),
         lock=lock,
         tasks=tasks,
         secrecy=secrecy,
         approver=own.approver,
-        save_rule=partial(saved.save, config_dir() / SAVED_RULES_FILE),
+        save_rule=partial(saved.save, config_dir() / SAVED_RULES_FILE) if own.replay is None else None,
+        proof=proof,
     )
-    opens = way_out.opens if way_out is not None else None
-    offered.attach(session, ask=own.ask, opens=opens, planned=past is not None and past.planned)
+    way = way_out.opens if way_out is not None else None
+    offered.attach(session, ask=own.ask, opens=way, planned=past is not None and past.planned)
     Team(types, policy.limits, session.jobs, *((past.agents, past.jobs) if past is not None else ())).attach(session)
     _begin(session, config, settings, past, placement)
     start_servers(session, servers, Ground(sandbox, spec, settings, endpoint, folder, os.environ))
@@ -192,13 +214,24 @@ async def _open(config: RunConfig, own: Own, tasks: TaskGroup, *, called: bool) 
     session.before_end = partial(_before_end, session)
     _bound_disk(session, folder, settings)
     _tell(session, settled)
-    session.checkpoints = Checkpoints(
-        sandbox, workspace, folder, emit=session.emit, last_seq=lambda: tape.last_seq, effects=session.effects
-    )
-    tasks.start_soon(_start_sandbox, session, tape.last_seq, past.last_step if past else -1)
-    if way_out is not None:
-        tasks.start_soon(way_out.serve, session)
+    _start(session, folder, past, way_out)
     return session
+
+
+def _start(session: Session, folder: Path, past: Past | None, way_out: egress.WayOut | None) -> None:
+    """Have the container start, and what goes with it."""
+    tape = session.tape
+    session.checkpoints = Checkpoints(
+        session.sandbox,
+        session.workspace,
+        folder,
+        emit=session.emit,
+        last_seq=lambda: tape.last_seq,
+        effects=session.effects,
+    )
+    session.tasks.start_soon(_start_sandbox, session, tape.last_seq, past.last_step if past else -1)
+    if way_out is not None:
+        session.tasks.start_soon(way_out.serve, session)
 
 
 def _tell(session: Session, settled: Sequence[str]) -> None:
@@ -340,6 +373,8 @@ async def _close(session: Session) -> None:
     """Container first, then the record; the copy goes when nothing in it is still wanted."""
     try:
         await session.sandbox.close()
+        if session.proof is not None:
+            await session.proof.close(session)
         try:
             session.effects.blind()
         finally:  # a full disk takes no last entry of the record; the mounts go all the same

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sandbox_agent.engine.scheduler import Call
@@ -33,11 +34,24 @@ WITHOUT_LANE = frozenset({"Task", "SendMessage", "TaskOutput"})
 class Proof(Protocol):
     """See the module; `engine.recording` and `engine.replaying` are the two."""
 
-    def model(self, model: Model) -> Model:
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Further variables of the tools."""
+        ...
+
+    def claim(self, session_id: str, host: Path) -> None:
+        """The session has got its folders.
+
+        Raises:
+            ConfigError: what is to be written cannot be.
+        """
+        ...
+
+    def model(self, model: Model | None) -> Model:
         """The model that the session asks, in place of this one."""
         ...
 
-    async def given(self, session: Session) -> None:
+    async def given(self, session: Session, task: str | None) -> None:
         """All is there that the first request waits for."""
         ...
 

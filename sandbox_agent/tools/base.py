@@ -56,6 +56,9 @@ class ToolContext:
     pages: PageCache = field(default_factory=PageCache)
     """What was fetched from the network."""
 
+    by_name: bool = False
+    """Whether a listing of files is in the order of their names rather than of their times."""
+
     restarts_told: int | None = None
     """How many of the sandbox's restarts this agent knows of; None before its first call. The engine's own."""
     agents: AgentDesk | None = None

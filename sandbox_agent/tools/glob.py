@@ -53,8 +53,11 @@ async def run(value: GlobInput, ctx: ToolContext) -> ToolResult:
         raise ToolError(f"pattern {value.pattern!r}: {exc}.") from exc
     limit = LIMIT if root.withheld is None else _UNCHECKED_LIMIT
     argv = ["python3", "-I", "-S", "-c", _program(), root.folder, pattern, str(limit), str(_WALK_S)]
+    if ctx.by_name:
+        argv.append("name")
     ended = await ctx.sandbox.exec(argv, cwd="/", timeout_s=_TIMEOUT_S)
-    return _result(value, root, pattern, _shown(_listing(ended, limit), root))
+    which = "first" if ctx.by_name else "newest"
+    return _result(value, root, pattern, _shown(_listing(ended, limit), root), which)
 
 
 def _split(value: GlobInput) -> tuple[str | None, str]:
@@ -109,13 +112,13 @@ def _shown(listing: _Listing, root: SearchRoot) -> _Listing:
     return listing._replace(total=total, paths=paths[:LIMIT])
 
 
-def _result(value: GlobInput, root: SearchRoot, pattern: str, listing: _Listing) -> ToolResult:
+def _result(value: GlobInput, root: SearchRoot, pattern: str, listing: _Listing, which: str) -> ToolResult:
     shown = [root.shown(path) for path in listing.paths]
     total, complete = listing.total, listing.complete
     notes: list[str] = []
     if total > len(shown):
         least = "" if complete else "at least "
-        notes.append(f"The {len(shown)} newest of {least}{total:,} files. Narrow the pattern to see others.")
+        notes.append(f"The {len(shown)} {which} of {least}{total:,} files. Narrow the pattern to see others.")
     if not complete:
         notes.append(f"The search was stopped after {_WALK_S:g} s: files are missing. Narrow path or pattern.")
     if listing.unreadable:

@@ -110,9 +110,11 @@ def _all_match(segments: list[Segment], names: list[str]) -> bool:
     return all(text == ANY_DEPTH for text, _ in segments[at:])
 
 
-def newest_files(root: str, pattern: str, limit: int, deadline_s: float) -> tuple[list[str], int, bool, int]:
+def newest_files(
+    root: str, pattern: str, limit: int, deadline_s: float, *, by_name: bool = False
+) -> tuple[list[str], int, bool, int]:
     """The `limit` newest files below `root` that match, ties by path; how many match in all; whether that is all of
-    them; and how many directories could not be read.
+    them; and how many directories could not be read. `by_name`: the first by path in place of the newest.
 
     `.git` is never entered, links to directories are not followed, links to files count as files.
     """
@@ -138,7 +140,7 @@ def newest_files(root: str, pattern: str, limit: int, deadline_s: float) -> tupl
                         if level < depth:
                             todo.append((path + "/", level + 1))
                     elif matches(glob, path) and entry.is_file():
-                        found.append((-entry.stat().st_mtime_ns, path))
+                        found.append((0 if by_name else -entry.stat().st_mtime_ns, path))
         except OSError:
             unreadable += 1
     paths = [path for _, path in heapq.nsmallest(limit, found)]
@@ -146,10 +148,11 @@ def newest_files(root: str, pattern: str, limit: int, deadline_s: float) -> tupl
 
 
 def main() -> None:
-    """ROOT PATTERN LIMIT SECONDS; prints total, complete (1 or 0), unreadable and the paths, a NUL behind each."""
+    """ROOT PATTERN LIMIT SECONDS [name]; prints total, complete (1 or 0), unreadable, paths, a NUL behind each."""
     root, pattern, limit, seconds = sys.argv[1:5]
     deadline_s = time.monotonic() + float(seconds)
-    paths, total, complete, unreadable = newest_files(root, pattern, int(limit), deadline_s)
+    by_name = sys.argv[5:] == ["name"]
+    paths, total, complete, unreadable = newest_files(root, pattern, int(limit), deadline_s, by_name=by_name)
     fields = [str(total), str(int(complete)), str(unreadable), *paths]
     sys.stdout.buffer.write(b"".join(os.fsencode(field) + b"\0" for field in fields))
 

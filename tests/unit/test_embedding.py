@@ -206,7 +206,7 @@ def test_every_option_of_a_run_can_be_given_from_a_program() -> None:
     given: Any = {field.name: f"<{field.name}>" for field in dataclasses.fields(RunConfig)}
     lists: Any = {"allow": ("<allow>",), "deny": ("<deny>",), "mcp_config": (Path("/m"),), "mcp_servers": ("<m>",)}
     lists |= {"checks": ("<check>",), "check_files": ("<pattern>",)}
-    given |= {"mode": "plan", "workspace": Path("/w"), **{name: lists[name] for name in lists if name in given}}
+    given |= {"mode": "plan", "workspace": Path("/w"), "record": Path("/r"), **{name: lists[name] for name in lists if name in given}}
     config = config_of(given)
     assert dataclasses.asdict(config) == {**given, "mode": Mode.PLAN}
     assert set(given) <= set(Options.__annotations__)
