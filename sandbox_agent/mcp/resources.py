@@ -21,7 +21,9 @@ SOURCE = "mcp"
 class ListInput(ToolInput):
     """See prompts/tools/list_mcp_resources.md."""
 
-    server: str | None = Field(default=None, description="Only of this server; all if left out.")
+    server: str = Field(
+        description="The server whose resources are listed; with a wrong name you learn which have some."
+    )
 
 
 class ReadInput(ToolInput):
@@ -44,12 +46,7 @@ def resource_tools(connections: Sequence[Connection]) -> tuple[Tool, ...]:
         return chosen
 
     async def list_all(value: ListInput, ctx: ToolContext) -> ToolResult:
-        chosen = (
-            [found(value.server)] if value.server is not None else [one for one in connections if one.has_resources]
-        )
-        listed: list[JsonObject] = []
-        for connection in chosen:
-            listed += await _listed(connection)
+        listed = await _listed(found(value.server))
         if not listed:
             return ToolResult("There are no resources.")
         return ToolResult("\n".join(json.dumps(one, ensure_ascii=False) for one in listed))
@@ -67,7 +64,7 @@ def resource_tools(connections: Sequence[Connection]) -> tuple[Tool, ...]:
             input_model=ListInput,
             run=list_all,
             # What a server does when it is asked is up to the server: both are judged like its tools.
-            subject=lambda value, ctx: Subject(summary=value.server or "all servers", specifier=value.server),
+            subject=lambda value, ctx: Subject(summary=value.server, specifier=value.server),
             source=SOURCE,
         ),
         build_tool(

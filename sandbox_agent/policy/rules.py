@@ -25,11 +25,13 @@ FAMILIES = {
 }
 """Rule tool to the tools it speaks for."""
 
+_OF_A_SERVER = ("ListMcpResources", "ReadMcpResource")
 _KNOWN_TOOLS = (
     *("AskUserQuestion", "Bash", "Edit", "EnterPlanMode", "ExitPlanMode", "Glob", "Grep", "NotebookEdit", "Read"),
     *("ReportFindings", "Task", "TaskOutput", "TaskStop", "TodoWrite", "WebFetch", "Write"),
+    *_OF_A_SERVER,
 )
-_WITH_SPECIFIER = frozenset({"Bash", "Task", "WebFetch", "WebSearch"}).union(*FAMILIES.values())
+_WITH_SPECIFIER = frozenset({"Bash", "Task", "WebFetch", "WebSearch"}).union(_OF_A_SERVER, *FAMILIES.values())
 """No other tool's calls have anything that a specifier is compared with."""
 _CALLED_ELSEWHERE = {
     **dict.fromkeys(("shell", "sh", "exec", "command", "run", "terminal"), "Bash"),

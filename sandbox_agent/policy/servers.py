@@ -30,6 +30,10 @@ MAX_SERVERS = 50
 
 _NAME = r"^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_OPEN = frozenset({"HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
+"""Variables whose values are no secrets: masked, half of every output would be."""
+
+_SECRET_NAME = re.compile(r"auth|token|key|secret|cookie|passw|credential", re.IGNORECASE)
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -55,8 +59,8 @@ class McpServer:
 
     `image`, `allow_hosts` and `workspace` are of a server in a container of its own. `tools` are names or patterns of
     those that are offered. `trust_hints` lets what the server says of its tools count ("this one only reads").
-    `allow_private` lets a URL lead to this machine and to private networks. `variables` are those of the person's
-    environment that are named in it, filled in by `with_environment`; `secrets` are their values.
+    `allow_private` lets a URL lead to this machine and to private networks. `secrets` are the values of the person's
+    variables that `with_environment` filled in, and what by its name is one.
     """
 
     name: str
@@ -186,6 +190,8 @@ def read_servers(path: Path, host: frozenset[str]) -> tuple[McpServer, ...]:
     except PolicyError as exc:
         raise PolicyError(f"--mcp-config: {str(exc).replace('the policy', 'the file')}") from exc
     document = parse_document(text, str(path))  # JSON is YAML, and this way every fault has its line
+    if document.faults:
+        raise document.faults[0]
     servers = document.data.get("mcpServers")
     if not isinstance(servers, dict):
         raise PolicyError('the file has no "mcpServers": {name: {...}}', location=str(path))
@@ -271,14 +277,15 @@ def with_environment(server: McpServer, environ: Mapping[str, str]) -> McpServer
     """The server with the person's variables in place of `${VAR}` and `${VAR:-otherwise}`.
 
     Raises:
-        PolicyError: a variable is not set.
+        PolicyError: a variable is not set, or what comes out is no URL.
     """
     used: list[str] = []
 
     def value(found: re.Match[str]) -> str:
         name, otherwise = found.group(1), found.group(2)
         if name in environ:
-            used.append(environ[name])
+            if name not in _OPEN:
+                used.append(environ[name])
             return environ[name]
         if otherwise is None:
             told = f"the MCP server {server.name} needs the variable {name}, which is not set; set it, or take it out"
@@ -291,4 +298,18 @@ def with_environment(server: McpServer, environ: Mapping[str, str]) -> McpServer
     command = tuple(_VARIABLE.sub(value, word) for word in server.command)
     url = None if server.url is None else _VARIABLE.sub(value, server.url)
     env, headers = filled(server.env), filled(server.headers)
-    return replace(server, command=command, url=url, env=env, headers=headers, secrets=tuple(used))
+    if url is not None and not _is_url(url):
+        told = f"the MCP server {server.name}: its url is none; write http://HOST/PATH or https://HOST/PATH"
+        raise PolicyError(told, location=server.location)
+    for name, text in (*env.items(), *headers.items()):
+        if _SECRET_NAME.search(name):
+            used += [text, *text.split()[1:]]  # "Bearer X" is one, and so is X
+    return replace(server, command=command, url=url, env=env, headers=headers, secrets=tuple(dict.fromkeys(used)))
+
+
+def _is_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and url.isprintable()
+    except ValueError:
+        return False

@@ -400,7 +400,7 @@ async def test_nothing_of_our_environment_comes_to_a_server_of_this_machine(
 async def test_resources_are_bounded_and_cleaned(tmp_path: Path) -> None:
     """A list without end is cut; what is no text is said."""
     async with fleet_of([hostile("resources")], tmp_path) as ground:
-        listed = await ground.call("ListMcpResources")
+        listed = await ground.call("ListMcpResources", server="evil")
         read = await ground.call("ReadMcpResource", server="evil", uri="x://1")
 
         assert len(listed.splitlines()) == 50
