@@ -44,7 +44,7 @@ from sandbox_agent.engine.reaping import reap_workspaces
 from sandbox_agent.engine.recording import recording_of
 from sandbox_agent.engine.replaying import Replaying
 from sandbox_agent.engine.secrecy import Secrecy
-from sandbox_agent.engine.servers import servers_of, start_servers
+from sandbox_agent.engine.servers import named, servers_of, start_servers
 from sandbox_agent.engine.session import Approver, Rights, Session
 from sandbox_agent.engine.settling import settle_interrupted
 from sandbox_agent.engine.stage import late_sandbox, mask_of, open_workspace, stands_on
@@ -207,7 +207,7 @@ async def _open(config: RunConfig, own: Own, tasks: TaskGroup, *, called: bool) 
     way = way_out.opens if way_out is not None else None
     offered.attach(session, ask=own.ask, opens=way, planned=past is not None and past.planned)
     Team(types, policy.limits, session.jobs, *((past.agents, past.jobs) if past is not None else ())).attach(session)
-    _begin(session, config, settings, past, placement)
+    _begin(session, config, settings, past, placement, named(servers))
     start_servers(session, servers, Ground(sandbox, spec, settings, endpoint, folder, os.environ))
     session_hooks.attach(session, own.hooks)
     await project_instructions.attach(session, fresh=past is None)
@@ -269,7 +269,12 @@ def _bound_disk(session: Session, folder: Path, settings: SandboxSettings) -> No
 
 
 def _begin(
-    session: Session, config: RunConfig, settings: SandboxSettings, past: Past | None, placement: Placement | None
+    session: Session,
+    config: RunConfig,
+    settings: SandboxSettings,
+    past: Past | None,
+    placement: Placement | None,
+    servers: tuple[dict[str, str], ...],
 ) -> None:
     session.emit(
         SessionStarted(
@@ -284,6 +289,7 @@ def _begin(
             version=__version__,
             resumed_from=past.session_id if past else None,
             sandbox=facts_of(settings),
+            mcp_servers=servers,
         )
     )
     if placement is not None and config.workspace_mode == AUTO:

@@ -17,7 +17,7 @@ import anyio.to_thread
 from sandbox_agent import registry
 from sandbox_agent.config import state_dir
 from sandbox_agent.engine.beside import Ground, OwnContainer
-from sandbox_agent.engine.session import ApprovalRequest, Session
+from sandbox_agent.engine.session import ApprovalRequest, NobodyAnswersError, Session
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import McpServerChanged, Notice, ToolProgress, ToolsOffered
 from sandbox_agent.events.redaction import Secret
@@ -27,12 +27,14 @@ from sandbox_agent.sandboxes.base import Stream
 from sandbox_agent.tools.base import Tool
 from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool
 from sandbox_agent.tools.questions import Choice, Question
-from sandbox_agent.types import Decision, JsonObject, Subject, Verdict
+from sandbox_agent.types import Decision, JsonObject, Mode, Subject, Verdict
 
 MAX_SERVERS = 50
 MAX_FIELDS = 4
 _ASKED_CHARS = 1_000
 _DEFAULT_CHARS = 200
+TOLD_AFTER_S = 2.0
+"""Of waiting for servers: then the person is told which ones it is."""
 
 
 def servers_of(
@@ -70,6 +72,11 @@ def servers_named(policy: Policy, files: Sequence[Path]) -> tuple[McpServer, ...
     return tuple(found.values())
 
 
+def named(servers: Sequence[McpServer]) -> tuple[dict[str, str], ...]:
+    """Which there are, for the record."""
+    return tuple({"name": one.name, "place": one.place.value} for one in servers)
+
+
 def start_servers(session: Session, servers: Sequence[McpServer], ground: Ground) -> None:
     """Give a session its servers, and start them beside its container."""
     if servers:
@@ -88,6 +95,7 @@ class Servers:
         self._builtin = session.pool
         self._fleet: Any = None
         self._started = anyio.Event()
+        self._known: set[str] = set()
         for server in self._servers:
             if server.place is Place.SESSION:
                 # Nothing of ours is in its environment but what its entry says.
@@ -109,6 +117,12 @@ class Servers:
 
     async def ready(self) -> None:
         """Wait until every server is there, or has failed; then its tools are among the session's."""
+        with anyio.move_on_after(TOLD_AFTER_S):
+            await self._started.wait()
+            return
+        names = ", ".join(sorted({one.name for one in self._servers} - self._known))
+        if names:
+            self._session.emit(Notice(level="info", text=f"waiting for the MCP servers: {names}"))
         await self._started.wait()
 
     async def close(self) -> None:
@@ -155,6 +169,7 @@ class Servers:
 
     def _tell(self, told: Any) -> None:
         server: McpServer = told.server
+        self._known.add(server.name)
         self._session.emit(
             McpServerChanged(
                 server=server.name,
@@ -177,7 +192,7 @@ class Servers:
 
     async def _approve(self, server: McpServer, text: str) -> bool:
         session = self._session
-        if session.approver is None:
+        if session.approver is None or session.mode is Mode.DONT_ASK:
             return False
         reason = f"the MCP server {server.name} has other tools than were approved ({text}). Use them as they are now?"
         question = ApprovalRequest(
@@ -187,8 +202,11 @@ class Servers:
             input={},
             decision=Decision(Verdict.ASK, reason, location=server.location),
         )
-        async with session.rights.asking:
-            answer = await session.approver(question)
+        try:
+            async with session.rights.asking:
+                answer = await session.approver(question)
+        except NobodyAnswersError:
+            return False
         return answer.allow is True
 
     async def _elicit(self, server: str, message: str, schema: JsonObject) -> JsonObject | None:

@@ -17,6 +17,7 @@ class SessionStarted(Event):
     """Written before anything else: what the run is made of. A fork names the session and the step it is of.
 
     `record_version` is the form of the record itself: it grows when older programs could not read it rightly.
+    `mcp_servers` has {"name", "place"} of each that is to start; what comes of it is told by McpServerChanged.
     `sandbox` has the container's runtime and limits, see `engine.container.facts_of`.
     """
 
@@ -35,6 +36,7 @@ class SessionStarted(Event):
     forked_from: str | None = None
     forked_step: int | None = None
     sandbox: JsonObject = field(default_factory=dict)
+    mcp_servers: tuple[dict[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,7 +139,7 @@ def _init(event: SessionStarted) -> JsonObject:
         "model": event.model,
         "tools": list(event.tools),
         "permissionMode": event.mode,
-        "mcp_servers": [],
+        "mcp_servers": [{**server, "status": "pending"} for server in event.mcp_servers],
         "policy": event.policy,
         "image": event.image,
         "workspace_mode": event.workspace_mode,
