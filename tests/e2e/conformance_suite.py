@@ -86,7 +86,7 @@ def _do(whose: str, words: list[str]) -> None:
     except subprocess.TimeoutExpired:
         raise NoSuiteError(f"the MCP conformance suite: {whose} gave nothing within {INSTALL_S} s") from None
     if ended.returncode:
-        why = " ".join(ended.stderr.split())[-300:]
+        why = " ".join(ended.stderr.split())[:300]
         raise NoSuiteError(f"the MCP conformance suite cannot be had from {whose}: {why}")
 
 

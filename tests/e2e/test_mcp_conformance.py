@@ -11,6 +11,8 @@ from typing import Any
 import anyio
 import pytest
 import yaml
+from anyio.abc import ByteReceiveStream
+from conformance_server import TOKEN
 from conformance_suite import SCENARIO_S, NoSuiteError, Suite, had, port_of, with_token
 from program import COMMAND, Program
 
@@ -18,7 +20,6 @@ pytestmark = pytest.mark.anyio
 
 HERE = Path(__file__).parent
 SCENARIOS: dict[str, Any] = yaml.safe_load((HERE.parent / "data/mcp_conformance.yaml").read_text())
-TOKEN = "a-token-of-this-test"
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def suite() -> Suite:
 def test_every_scenario_is_listed_once(suite: Suite) -> None:
     """A scenario that is neither run nor excused would be one that nobody has thought of."""
     for side, there in suite.scenarios().items():
-        listed = list(SCENARIOS[side]["pass"])
+        listed = [*SCENARIOS[side]["pass"], *SCENARIOS[side].get("pass_with_its_tools", ())]
         for group in SCENARIOS[side]["not_applicable"]:
             assert group["reason"].strip()
             listed += group["scenarios"]
@@ -52,23 +53,30 @@ async def test_our_server_passes(suite: Suite, program: Program) -> None:
     environment = program.environment(SANDBOX_AGENT_MCP_TOKEN=TOKEN)
     async with await anyio.open_process(words, env=environment, stdin=subprocess.DEVNULL) as server:
         assert server.stderr is not None
-        try:
-            found = None
-            told = b""
-            while found is None:
-                told += await server.stderr.receive()
-                found = re.search(rb"http://127.0.0.1:(\d+)/mcp", told)
-            port = int(found.group(1))
-            listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-            async with listener, anyio.create_task_group() as tasks:
-                tasks.start_soon(listener.serve, lambda stream: with_token(stream, port, TOKEN))
-                url = f"http://127.0.0.1:{port_of(listener)}/mcp"
-                names = SCENARIOS["server"]["pass"]
-                await _all_pass([suite.command("server", name, "--url", url) for name in names])
-                tasks.cancel_scope.cancel()
-        finally:
-            server.terminate()
+        await _server_passes(suite, server.stderr, SCENARIOS["server"]["pass"])
+        server.terminate()
     assert server.returncode == 143
+
+
+async def test_our_server_passes_with_the_tools_of_the_suite(suite: Suite) -> None:
+    """The same server, with other tools behind it."""
+    async with await anyio.open_process([sys.executable, str(HERE / "conformance_server.py")]) as server:
+        assert server.stdout is not None
+        await _server_passes(suite, server.stdout, SCENARIOS["server"]["pass_with_its_tools"])
+        server.terminate()
+
+
+async def _server_passes(suite: Suite, output: ByteReceiveStream, names: list[str]) -> None:
+    told = b""
+    while (found := re.search(rb"http://127.0.0.1:(\d+)/mcp", told)) is None:
+        told += await output.receive()
+    port = int(found.group(1))
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, lambda stream: with_token(stream, port, TOKEN))
+        url = f"http://127.0.0.1:{port_of(listener)}/mcp"
+        await _all_pass([suite.command("server", name, "--url", url) for name in names])
+        tasks.cancel_scope.cancel()
 
 
 async def _all_pass(commands: list[list[str]]) -> None:
