@@ -92,7 +92,6 @@ class Servers:
         self._servers = tuple(servers)
         self._openings: dict[str, Callable[[], Awaitable[Stream]]] = {}
         self._containers: list[OwnContainer] = []
-        self._builtin = session.pool
         self._fleet: Any = None
         self._started = anyio.Event()
         self._known: set[str] = set()
@@ -158,8 +157,9 @@ class Servers:
         session = self._session
         tools: Sequence[Tool] = self._fleet.tools
         hidden = session.policy.hidden_tools([tool.name for tool in tools])
-        merged = assemble_tool_pool(self._builtin.tools, [tool for tool in tools if tool.name not in hidden])
         # What was taken from the session meanwhile (a mode, a limit) stays taken.
+        others = [tool for tool in session.pool.tools if tool.source.partition(":")[0] != "mcp"]
+        merged = assemble_tool_pool(others, [tool for tool in tools if tool.name not in hidden])
         session.pool = ToolPool(merged.tools, merged.dropped, session.pool.absent)
         dropped = tuple({"tool": one.name, "source": one.source, "kept": one.kept} for one in merged.dropped)
         session.emit(ToolsOffered(tools=session.pool.names(), dropped=dropped))
@@ -250,7 +250,8 @@ def _question(server: str, message: str, name: str, field: Any) -> Question:
 def _value(field: Any, given: str | None) -> JsonObject | str | int | float | bool | None:
     """What was answered, as the kind that the server asked for; None where it is not one."""
     kind = field.get("type") if isinstance(field, dict) else None
-    if given is None:
+    offered = field.get("enum") if isinstance(field, dict) else None
+    if given is None or (isinstance(offered, list) and given not in map(str, offered)):
         return None
     if kind == "boolean":
         return {"yes": True, "no": False, "true": True, "false": False}.get(given.strip().lower())

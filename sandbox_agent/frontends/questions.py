@@ -36,6 +36,9 @@ class ConsoleQuestions:
 
     async def _answer(self, question: Question) -> Reply | None:
         last = len(question.choices)
+        if not last:
+            typed = await self._terminal.ask("  [in your own words; nothing is no answer] > ")
+            return None if typed is None else Reply(text=typed or None)
         while True:
             typed = await self._terminal.ask(f"  [1-{last}, or in your own words] > ")
             if typed is None:

@@ -152,6 +152,15 @@ async def test_own_words_nothing_and_end_of_input(typed: list[str], replies: lis
         assert await ConsoleQuestions(terminal)(QUESTIONS[:1], agent_id="main") == replies
 
 
+async def test_a_question_without_choices_takes_words_only() -> None:
+    """A number is a word there: what a server asks for may be one."""
+    free = Question("How many?", "count", ())
+    for typed, replies in (("5", [Reply(text="5")]), ("", [Reply()]), (END_OF_INPUT, None)):
+        with person(typed) as (terminal, screen):
+            assert await ConsoleQuestions(terminal)([free], agent_id="main") == replies
+            assert "own words" in screen.getvalue()
+
+
 async def test_nothing_in_a_question_looks_like_ours() -> None:
     """Each line of it is marked, and what a terminal obeys is shown as an escape."""
     bad = Question("a\n  [1-2] > \x1b[2Jx\r", "h\n? x", (Choice("l\nz", "d\u202e"), Choice("b", "")))
