@@ -4,71 +4,71 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
 
 import click
 
-from sandbox_agent.cli import audit, removing, spent, steps
-from sandbox_agent.config import sessions_dir
+from sandbox_agent.cli import audit, removing, resume, session_export, spent, steps
+from sandbox_agent.cli.session_index import indexed_rows
+from sandbox_agent.cli.session_rows import STATUSES, Filter, Since
+from sandbox_agent.config import sessions_dir, state_dir
 from sandbox_agent.engine.past import EVENTS_FILE, find_session, session_ids
-from sandbox_agent.errors import RecordError
-from sandbox_agent.events import ProjectInstructions, RunFinished, SessionStarted, UserMessage
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.frontends.words import shorten
 from sandbox_agent.tape import read_tape
-from sandbox_agent.types import Usage
 
 SHOWN_CHANGES = 20
 
 
-@dataclass(slots=True)
-class Row:
-    """One session. `status` is "unfinished" while, or if, its run has not ended; "unreadable" where its record is.
-
-    `usage` and `cost_usd` are of all its runs; the cost is None where it is not known of one, or nothing was used.
-    """
-
-    session_id: str
-    started_unix_s: float = 0.0
-    workspace: str = ""
-    model: str = ""
-    task: str = ""
-    status: str = "unfinished"
-    forked_from: str | None = None
-    forked_step: int | None = None
-    turns: int = 0
-    usage: Usage = field(default_factory=Usage)
-    cost_usd: float | None = None
-
-
 @click.group(name="sessions", short_help="List past sessions, see the steps of one, audit its record.")
 def COMMAND() -> None:
-    """Past sessions; go on with one by `sandbox-agent run --resume ID`."""
+    """Past sessions; go on with one by `sandbox-agent resume ID`."""
 
 
 COMMAND.add_command(audit.audit_session)
 COMMAND.add_command(removing.remove)
+COMMAND.add_command(resume.COMMAND)
+COMMAND.add_command(session_export.export_session)
 
 
 @COMMAND.command(
     name="list",
     epilog="\b\nExamples:\n  sandbox-agent sessions list -n 5\n"
+    "  sandbox-agent sessions list --folder . --status failed --status unfinished --since 7d\n"
     "  sandbox-agent sessions list --json | jq -r 'select(.status != \"done\") | .session_id'\n",
 )
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, resolve_path=True),
+    help="Those on this folder, and on folders below it.",
+)
+@click.option(
+    "--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="Those that ended so. Repeatable."
+)
+@click.option("--since", type=Since(), help="Those begun since a day, or so long ago (90m, 12h, 7d, 2w).")
+@click.option("--text", metavar="TEXT", help="Those whose task has this in it, in any case.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def list_sessions(limit: int, as_json: bool) -> int:
+def list_sessions(
+    limit: int, folder: Path | None, statuses: tuple[str, ...], since: float | None, text: str | None, as_json: bool
+) -> int:
     """List sessions, newest first."""
-    for row in _rows(limit):
-        if as_json:
-            click.echo(json.dumps(asdict(row)))
-            continue
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.started_unix_s))
-        click.echo(f"{row.session_id}  {when}  {row.status:<11}  {sanitise(row.workspace)}")
-        if row.forked_from is not None:
-            click.echo(f"    fork of {sanitise(row.forked_from)} at step {row.forked_step}")
-        click.echo(f"    {shorten(sanitise(row.task), 100)}")
+    wanted = Filter(folder, statuses, since, text)
+    sessions = sessions_dir()
+    with closing(indexed_rows(state_dir(), sessions, session_ids(sessions))) as rows:
+        for row in islice(filter(wanted.wants, rows), limit):
+            if as_json:
+                click.echo(json.dumps(asdict(row)))
+                continue
+            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.started_unix_s))
+            click.echo(f"{row.session_id}  {when}  {row.status:<11}  {sanitise(row.workspace)}")
+            if row.forked_from is not None:
+                click.echo(f"    fork of {sanitise(row.forked_from)} at step {row.forked_step}")
+            click.echo(f"    {shorten(sanitise(row.task), 100)}")
     return 0
 
 
@@ -111,30 +111,3 @@ def _show_spent(runs: Sequence[spent.Spent]) -> None:
         click.echo(f"run {number:<5} {run.line()}")
     if len(runs) > 1:
         click.echo(f"in all    {spent.in_all(runs).line()}")
-
-
-def _rows(limit: int) -> Iterator[Row]:
-    sessions = sessions_dir()
-    for session_id in session_ids(sessions)[:limit]:
-        row = Row(session_id)
-        try:
-            entries = read_tape(sessions / session_id / EVENTS_FILE).entries
-        except RecordError:
-            row.status, entries = "unreadable", ()
-        whole = spent.in_all(spent.runs(entries))
-        row.turns, row.usage, row.cost_usd = whole.turns, whole.usage, whole.cost_usd
-        for entry in entries:
-            match entry.event:
-                case SessionStarted() as started:
-                    row.started_unix_s, row.workspace, row.model = entry.time_unix_s, started.workspace, started.model
-                    if started.forked_from is not None:  # only the first says so, not what it is gone on with
-                        row.forked_from, row.forked_step = started.forked_from, started.forked_step
-                case ProjectInstructions():
-                    pass
-                case UserMessage(agent_id="main", content=content) if not row.task:
-                    row.task = " ".join(str(block.get("text", "")) for block in content)
-                case RunFinished(agent_id="main") as finished:
-                    row.status = finished.status
-                case _:
-                    pass
-        yield row

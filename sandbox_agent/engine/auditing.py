@@ -99,7 +99,7 @@ def audit(folder: Path, *, head: str | None = None) -> Audit:
         RecordError: there is no record, or it cannot be read.
     """
     path = folder / EVENTS_FILE
-    chain, tape = verify(path), read_tape(path)
+    chain, tape = verify(path), read_tape(path, newer=True)
     versions = [entry.event.record_version for entry in tape.entries if isinstance(entry.event, SessionStarted)]
     return Audit(
         session_id=folder.name,

@@ -187,6 +187,15 @@ def _find(sessions: Path, wanted: str, workspace: Path) -> str:
         if _ID.match(wanted) and (sessions / wanted / EVENTS_FILE).exists():
             return wanted
         raise ConfigError(f"there is no session {wanted!r}; `sandbox-agent sessions list` shows those there are")
+    return newest_on(sessions, workspace)
+
+
+def newest_on(sessions: Path, workspace: Path) -> str:
+    """The newest session on a folder; one whose record cannot be read may be of another.
+
+    Raises:
+        ConfigError: there is none.
+    """
     for session_id in session_ids(sessions):
         try:
             started = first_event(sessions, session_id)

@@ -7,11 +7,12 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from sandbox_agent.events import Event, decode, encode
+from sandbox_agent.errors import RecordError
+from sandbox_agent.events import RECORD_VERSION, Event, SessionStarted, decode, encode
 from sandbox_agent.tape.chain import GENESIS
 from sandbox_agent.tape.lines import open_record, parse, read_lines
 from sandbox_agent.types import JsonObject
@@ -50,7 +51,7 @@ class TapeWriter:
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Raises RecordError: what is there cannot be read, and so not be gone on with."""
+        """Raises RecordError: what is there cannot be read, or is of a later version, and so not be gone on with."""
         self._clock = clock
         self._path = path
         self._seq = 0
@@ -113,22 +114,38 @@ class TapeWriter:
             self._fd = -1
 
 
+def _refuse_newer(path: Path, data: JsonObject) -> None:
+    """A record says its version in each `session_started`; one that says none is of the first."""
+    version = data.get("record_version", RECORD_VERSION)
+    if data["type"] == SessionStarted.type and isinstance(version, int) and version > RECORD_VERSION:
+        raise RecordError(
+            f"{path}: the record is of version {version}, and this program knows versions up to {RECORD_VERSION}; "
+            "use the newer sandbox-agent that wrote it"
+        )
+
+
 def _ends_with_newline(path: Path, size: int) -> bool:
     with open_record(path) as file:
         file.seek(size - 1)
         return file.read(1) == b"\n"
 
 
-def read_tape(path: Path) -> Tape:
+def read_tape(path: Path, *, newer: bool = False, only: Collection[type[Event]] | None = None) -> Tape:
     """All whole events of a transcript, in order; damaged lines are counted, not raised.
 
+    Args:
+        path: the file.
+        newer: read one of a later version, too; what it says may mean something else there.
+        only: give events of these types alone, which is several times as quick; None is all.
+
     Raises:
-        RecordError: there is no such file, or what is in its place cannot be read.
+        RecordError: there is no such file, what is in its place cannot be read, or a later program wrote it.
     """
     entries: list[Entry] = []
     damaged, seq = 0, 0
     chain_ok = True
     head = GENESIS
+    wanted = None if only is None else {kind.type for kind in only}
     for line in read_lines(path):
         link = parse(line)
         if link is None:
@@ -136,6 +153,10 @@ def read_tape(path: Path) -> Tape:
             continue
         chain_ok = chain_ok and link.prev == head
         head, seq = line.sha256, link.seq + 1
+        if not newer:
+            _refuse_newer(path, link.data)
+        if wanted is not None and link.data["type"] not in wanted:
+            continue
         try:
             entries.append(Entry(link.seq, link.time_unix_s, link.prev, decode(link.data)))
         except ValueError:
