@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,7 +22,9 @@ from sandbox_agent.engine.loop import run
 from sandbox_agent.engine.open import open_session
 from sandbox_agent.engine.recorded_tree import materialise
 from sandbox_agent.engine.replaying import Replaying
+from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ConfigError, ReplayMismatchError
+from sandbox_agent.events import RunFinished
 from sandbox_agent.frontends.console import ConsoleView
 from sandbox_agent.frontends.difference import difference_as_json, difference_lines
 from sandbox_agent.frontends.printer import Printer, make_console
@@ -31,6 +32,8 @@ from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.frontends.summary import RunSummary
 from sandbox_agent.records.bundle import Bundle, read
 from sandbox_agent.types import JsonObject
+from sandbox_agent.workspaces.record import RECORD_NAME
+from sandbox_agent.workspaces.removal import remove_tree
 
 DIFFERS = ReplayMismatchError.exit_code
 
@@ -50,12 +53,12 @@ def replay(file: Path, *, frozen: bool, workspace: Path | None, as_json: bool, v
         screen = Screen(None, view, printer, None)
         job = Job(config, replaying.task, "never", screen, RunSummary(), Stop(), verbose)
         code = conduct(job, partial(_frozen if frozen else _live, replaying))
-    facts: JsonObject = {"file": str(file), "frozen": frozen, "steps": len(bundle.steps), "session": job.summary.status}
+    facts: JsonObject = {"file": str(file), "frozen": frozen, "steps": len(bundle.steps)}
     facts["not_pinned"] = bundle.lock["not_pinned"]
     if verbose:
         for line in bundle.lock["not_pinned"]:
             job.say(f"not pinned: {line}", "dim")
-    if replaying.fault is None and not replaying.agreed and code == 0:
+    if replaying.fault is None and not replaying.agreed and code == 0 and job.stop.cause is None:
         number = bundle.steps[-1].number
         replaying.fault = ReplayMismatchError(f"step {number}: the replay did not come to its end", step=number)
     if replaying.fault is not None:
@@ -75,8 +78,14 @@ def replay(file: Path, *, frozen: bool, workspace: Path | None, as_json: bool, v
 async def _frozen(replaying: Replaying, job: Job) -> None:
     async with open_frozen(replaying) as session:
         job.stop.interrupt = session.interrupt
-        async with aclosing(run(session, job.task)) as events:
-            async for event in events:
+        await _follow(replaying, job, session)
+
+
+async def _follow(replaying: Replaying, job: Job, session: Session) -> None:
+    """The run to its end. How it ends is told by the comparison, where that has come to a result."""
+    async with aclosing(run(session, job.task)) as events:
+        async for event in events:
+            if not (isinstance(event, RunFinished) and (replaying.agreed or replaying.fault is not None)):
                 job.feed(event)
 
 
@@ -93,12 +102,10 @@ async def _live(replaying: Replaying, job: Job) -> None:
             session.unapplied = set()  # nobody wants what a replay changed
             session.fallback = lock["fallback"]
             job.stop.interrupt = session.interrupt
-            async with aclosing(run(session, job.task)) as events:
-                async for event in events:
-                    job.feed(event)
+            await _follow(replaying, job, session)
     finally:
-        if folder is not None and not (folder / "workspace.json").exists():
-            shutil.rmtree(folder, ignore_errors=True)
+        if folder is not None and not (folder / RECORD_NAME).exists():
+            remove_tree(folder.parent.resolve(), folder.name)
 
 
 @contextmanager

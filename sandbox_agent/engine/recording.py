@@ -62,10 +62,6 @@ class Recording:
         self._base: BaseTree | None = None
         self._redactor = Redactor()
 
-    def clean(self, data: JsonObject) -> JsonObject:
-        """The data without secrets."""
-        return self._redactor.value(data)
-
     @property
     def environment(self) -> Mapping[str, str]:
         found: dict[str, str] = self.lock["environment"]
@@ -91,7 +87,8 @@ class Recording:
         info = await session.sandbox.start()
         if session.checkpoints is not None:
             await session.checkpoints.settled()
-        self._noise, self._redactor = Noise([str(session.workspace.host)]), session.secrecy.redactor
+        self._noise = Noise([str(session.workspace.host)], [info.uid, info.gid])
+        self._redactor = session.secrecy.redactor
         self._base = await base_of(session, keep=self._keep_tree)
         self._tree = await tree_now(session)
         self.lock |= {
@@ -109,6 +106,7 @@ class Recording:
             "image": info.image,
             "image_id": info.details.get("image_id"),
             "isolation": info.isolation,
+            "owner": [info.uid, info.gid],
             "base": self._base.facts,
         }
         self.lock["not_pinned"] = [*self.lock.get("not_pinned", ()), *self._base.not_pinned]
@@ -181,8 +179,8 @@ class Recording:
         if self._writer is None:  # before the first request nothing can be replayed
             return
         if session is not None:
-            agent, data = session.agent_id, session.secrecy.redactor.value(data)
-        self._writer.append(kind, agent, data)
+            agent = session.agent_id
+        self._writer.append(kind, agent, self._redactor.value(data))
 
     def asked(self, agent: str, request: ModelRequest) -> None:
         """A request goes out: what is new in it since this agent's last one."""
@@ -282,11 +280,11 @@ class RecordingModel:
                 if isinstance(event, BlockDone):
                     continue
                 if isinstance(event, Answer):
-                    recording.append(None, "answer", self._clean(answer_as_json(event)), agent)
+                    recording.append(None, "answer", answer_as_json(event), agent)
                 yield event
         except ModelError as exc:
             fault = {"class": _class_of(exc), "text": str(exc), "kind": exc.kind, "status": exc.status}
-            recording.append(None, "fault", self._clean(fault), agent)
+            recording.append(None, "fault", fault, agent)
             raise
 
     async def window_tokens(self, used_tokens: int, model: str | None = None) -> int | None:
@@ -298,9 +296,6 @@ class RecordingModel:
     async def aclose(self) -> None:
         """See `Model.aclose`."""
         await self._model.aclose()
-
-    def _clean(self, data: JsonObject) -> JsonObject:
-        return self._recording.clean(data)
 
 
 def holds_always(tool: Tool) -> bool:

@@ -46,7 +46,8 @@ class ReplayedModel:
             recorded = self._recorded(agent, step)
             self._asked[agent] = now
             if sha256_of(now) != step.data["sha256"]:
-                raise replay.differs(step, "the request to the model", recorded, now)
+                sides = (recorded, now) if recorded != now else (step.data["sha256"], sha256_of(now))
+                raise replay.differs(step, "the request to the model", *sides)
         reply = replay.tape.take(agent, REPLY) if step is not None else None
         if reply is None:
             await self._nothing_more(agent, now)

@@ -62,7 +62,7 @@ class Replaying:
         self.bundle = bundle
         self.frozen = frozen
         self.tape = Tape(bundle.steps)
-        self.noise = Noise([str(bundle.lock["workspace_host"])])
+        self.noise = Noise([str(bundle.lock["workspace_host"])], bundle.lock["owner"])
         self.policy: Policy = policy_in(bundle.lock)
         self.types: Mapping[str, AgentType] = types_in(bundle.lock)
         self.task: str = bundle.lock["task"]
@@ -93,16 +93,15 @@ class Replaying:
     async def given(self, session: Session, task: str | None) -> None:
         self._session = session
         host = str(self.bundle.lock["workspace_host"])
-        self.noise = Noise([host, str(session.workspace.host)])
         session.ctx.workspace_host = host  # the model's paths are those of the recording
         step = self.expect(session, "given")
         if self.frozen:
             for message in step.data["messages"]:
                 session.emit(UserMessage(content=tuple(message["content"])))
             return
+        info, lock = await session.sandbox.start(), self.bundle.lock
+        self.noise = Noise([host, str(session.workspace.host)], [*lock["owner"], info.uid, info.gid])
         self.compare(step, "what the model is given first", step.data["messages"], session.messages)
-        info = await session.sandbox.start()
-        lock = self.bundle.lock
         if lock["image_id"] is not None:
             self.compare(step, f"the image {lock['image']}", lock["image_id"], info.details.get("image_id"))
         if session.checkpoints is None:

@@ -78,13 +78,18 @@ LEFT_OUT_OF_TREES = ("*.pyc", ".git/index")
 """Files that hold times of other files by their nature, so that their bytes say nothing about what was done. A pattern
 without a slash is the end of a name, one with a slash the end of a path."""
 
+SMALLEST_ID = 1000
+
 _NOISY_META = frozenset({"duration_s", "cpu_s", "max_rss_bytes"})
 
 
 class Noise:
-    """The rules for one session: `hosts` are the person's folder as it is called here and was called there."""
+    """The rules for one session: `hosts` are the person's folder as it is called here and was called there, `ids` the
+    uids and gids of the tools; small ones stand for too much else to be noise."""
 
-    def __init__(self, hosts: Iterable[str] = ()) -> None:
+    def __init__(self, hosts: Iterable[str] = (), ids: Iterable[int] = ()) -> None:
+        numbers = "|".join(str(one) for one in sorted(set(ids)) if one >= SMALLEST_ID)
+        self._ids = re.compile(rf"(?<![\w.,-])(?:{numbers})(?![\w.,-])") if numbers else None
         self._hosts = tuple(sorted({host.rstrip("/") for host in hosts if len(host) > 1}, key=len, reverse=True))
 
     def text(self, text: str) -> str:
@@ -92,6 +97,8 @@ class Noise:
         for host in self._hosts:
             if host in text:
                 text = re.sub(re.escape(host) + r"(?![\w.-])", "<workspace>", text)
+        if self._ids is not None:
+            text = self._ids.sub("<id>", text)
         for rule in RULES:
             text = rule.pattern.sub(rule.stands, text)
         return text

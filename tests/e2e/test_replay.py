@@ -1,0 +1,129 @@
+"""Recorded runs are replayed by the real program: live in fresh containers, and frozen with no engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+from program import COMMAND, DONE, Program, containers_of, use
+from replay_rig import record, script
+
+pytestmark = pytest.mark.docker
+
+SECRET = "kq7-Wm2x-PLANTED-9fR4-secret"
+
+
+def copy_of(folder: Path, parent: Path) -> Path:
+    """The folder elsewhere, and another user's where we may give it away."""
+    there = parent / "elsewhere" / "copied"
+    shutil.copytree(folder, there, symlinks=True)
+    if os.geteuid() == 0:
+        for path in (there, *there.rglob("*")):
+            os.chown(path, 4242, 4242)
+    return there
+
+
+def test_sixty_steps_agree_live_and_frozen_and_differ_where_something_was_changed(
+    program: Program, tmp_path: Path
+) -> None:
+    """Shell, edits, sub-agents side by side and in the background, an MCP server: with the bundle's own folder, with
+    another user's copy elsewhere, and without an engine. A changed folder is found before anything runs."""
+    file = tmp_path / "sixty.bundle"
+    recorded = record(program, script(program), file)
+    frozen = program.call("replay", str(file), "--frozen", "--json", DOCKER_HOST="unix:///nonexistent/engine.sock")
+    live = program.call("replay", str(file), "--json")
+    elsewhere = copy_of(program.folder, tmp_path)
+    other = program.call("replay", str(file), "-w", str(elsewhere))
+    (elsewhere / "a.txt").write_text("other\n")
+    changed = program.call("replay", str(file), "-w", str(elsewhere), "--json")
+
+    assert recorded.code == 3, recorded.stderr
+    assert f"recorded: {file}" in recorded.stderr
+    assert frozen.code == 0, frozen.stdout + frozen.stderr
+    assert frozen.document["agrees"] is True
+    assert live.code == 0, live.stdout + live.stderr
+    assert any("background" in line for line in live.document["not_pinned"])
+    assert (other.code, other.stderr) == (0, ""), other.stdout
+    assert changed.code == 7
+    assert changed.document["difference"]["what"] == "the folder at the beginning"
+    assert file.stat().st_size < 300_000
+    sessions = [path.name for path in (program.home / "state/sandbox-agent/sessions").iterdir()]
+    assert sessions == [program.session().name]  # a replay leaves none
+    assert containers_of(sessions[0]) == []
+
+
+def test_a_difference_is_shown_with_both_sides_and_no_secret_gets_on_tape(program: Program, tmp_path: Path) -> None:
+    """A program whose output hangs on chance is found at its step; a masked value is in no part of the bundle, nor is a
+    file that holds one."""
+    (program.folder / ".env").write_text(f"TOKEN={SECRET}\n")
+    (program.folder / "copied.txt").write_text(f"the same: {SECRET}\n")
+    chance = "import random; print('seen', random.random()); open('r.txt', 'w').write('TOKEN')"
+    turns = [
+        {"tools": [use("Bash", command="cat copied.txt; base64 copied.txt; xxd -p copied.txt; rev copied.txt | rev")]},
+        {"tools": [use("Bash", command=f'python3 -c "{chance}"; cp copied.txt again.txt')]},
+        {"text": f"It is {SECRET}."},
+    ]
+    file = tmp_path / "run.bundle"
+    recorded = program.call(
+        "run", "-p", "--mode", "bypassPermissions", "--record", str(file), "--model", program.script(turns), "x"
+    )
+    alone = program.call("replay", str(file))
+    differs = program.call("replay", str(file), "-w", str(program.folder))
+    again = program.call("run", "-p", "--record", str(file), "--model", program.script([DONE]), "x")
+
+    assert recorded.code == 0, recorded.stderr
+    with zipfile.ZipFile(file) as archive:
+        whole = b"".join(archive.read(name) for name in archive.namelist())
+    for form in (SECRET, SECRET.encode().hex(), SECRET[::-1]):
+        assert form.encode() not in whole
+    assert alone.code == 2
+    assert "1 files hold secrets" in alone.stderr
+    assert differs.code == 7, differs.stdout + differs.stderr
+    assert "the result of Bash: not what was recorded" in differs.stderr
+    assert '- "content": "seen' in differs.stderr
+    assert '+ "content": "seen' in differs.stderr
+    assert again.code == 2
+    assert "is there already" in again.stderr
+
+
+def test_a_recording_that_is_killed_says_so(program: Program, tmp_path: Path) -> None:
+    """The file names the session that has what there is."""
+    file = tmp_path / "run.bundle"
+    model = program.script([{"tools": [use("Bash", command="echo begun; sleep 60")]}, DONE])
+    arguments = ["run", "-p", "--mode", "bypassPermissions", "--record", str(file), "--model", model, "x"]
+    process = subprocess.Popen([*COMMAND, *arguments, "-v"], env=program.environment(), cwd=program.folder, stderr=-1)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if b"sleep 60" in line:
+            break
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stderr.close()
+    ended = program.call("replay", str(file), "--json")
+    program.call("reap")
+
+    assert ended.code == 2
+    assert f"sessions show {program.session().name}" in ended.stderr
+    assert "was not finished" in json.dumps(ended.stderr)
+
+
+@pytest.mark.soak
+def test_ten_live_replays_agree_under_load(program: Program, tmp_path: Path) -> None:
+    """The sixty steps and the demo's, while every processor is busy."""
+    file = tmp_path / "sixty.bundle"
+    assert record(program, script(program), file).code == 3
+    busy = [subprocess.Popen([COMMAND[0], "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        for number in range(10):
+            ended = program.call("replay", str(file), "--json")
+            assert ended.code == 0, (number, ended.stdout)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
