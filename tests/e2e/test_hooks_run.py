@@ -78,11 +78,13 @@ def test_the_documented_hooks_do_what_the_page_says(program: Program) -> None:
     said = [event.content[0]["text"] for event in of(events, UserMessage)]
     assert said[0] == "x"
     assert " Begun\n</hook-output>" in said[1]
-    assert (
-        said[2] == "The user's hook changelog does not let you stop yet: Write CHANGES.md: one line on what was done."
+    assert said[2].startswith(
+        "The user's hook changelog does not let you stop yet: \nWhat follows was written by a program"
     )
+    assert "\nWrite CHANGES.md: one line on what was done.\n</hook-output>" in said[2]
     pushed, tested, edited, logged = [str(event.content) for event in of(events, ToolFinished)]
-    assert "the hook no-push-on-friday blocked it: Nothing is published today." in pushed
+    assert "the hook no-push-on-friday blocked it.\nWhat follows was written by a program in the container" in pushed
+    assert "Nothing is published today. Leave the commit in the workspace.\n</hook-output>" in pushed
     assert "1 passed" in tested
     assert "test session starts" not in tested
     assert "/workspace/b.py\nThese Python files hold tabs; use spaces." in edited
