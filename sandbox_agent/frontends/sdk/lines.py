@@ -223,8 +223,8 @@ class Lines:
         turn, finished = self.turn, self.turn.finished
         assert finished is not None
         self.spent.add(finished, session)
+        said = _ending(turn, finished) | more
         return self.result_line(
-            **_ending(turn, finished),
             duration_ms=round((time.monotonic() - turn.began_s) * 1000),
             duration_api_ms=round(turn.api_s * 1000),
             num_turns=finished.turns,
@@ -234,7 +234,7 @@ class Lines:
                 {key: denial.get(key) for key in ("tool_name", "tool_use_id", "tool_input", "reason")}
                 for denial in finished.denials
             ],
-            **more,
+            **said,
         )
 
     def result_line(self, **fields: object) -> JsonObject:
