@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import anyio
 import mcp_types as types
 from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
@@ -20,6 +21,9 @@ from sandbox_agent.types import JsonObject, ToolResult
 
 MAX_QUESTION_CHARS = 20_000
 """A call with more to it cannot be asked about: nobody would read it."""
+
+PROGRESS_S = 5.0
+"""Between two words to a client whose call still runs: many give a call up that says nothing for a minute."""
 
 MAX_OPEN_QUESTIONS = 100
 MAX_DIFF_CHARS = 100_000
@@ -60,8 +64,16 @@ class Desk(Protocol):
 
     allow_apply: bool
     folders: dict[str, Any]
-    default: str | None
-    sessions: Sequence[Any]
+
+    @property
+    def default(self) -> str | None:
+        """The session of calls that name none."""
+        ...
+
+    @property
+    def sessions(self) -> Sequence[Any]:
+        """Those that are open."""
+        ...
 
     def definitions(self) -> list[JsonObject]:
         """The tools."""
@@ -159,7 +171,7 @@ class Service:
         kept = False
         try:
             while True:
-                await call.news()
+                await _news(ctx, call)
                 if call.result is not None:
                     return _result(call.result)
                 text = self._question(call)
@@ -205,6 +217,17 @@ class Service:
         content = found.content if isinstance(found, types.ElicitResult) and found.action == "accept" else None
         chosen = (content or {}).get("answer")
         return self._answered(chosen if chosen in ("once", "session") else None, None)
+
+
+async def _news(ctx: Context, call: Any) -> None:
+    """Wait for the call's question or result. A client that wants to know is told that it still runs."""
+    began_s = anyio.current_time()
+    while call.result is None and call.question is None:
+        with anyio.move_on_after(PROGRESS_S) as waiting:
+            await call.news()
+        if waiting.cancelled_caught:
+            seconds = anyio.current_time() - began_s
+            await ctx.session.report_progress(seconds, message=f"running for {seconds:.0f} s")
 
 
 def _can_ask(ctx: Context) -> bool:

@@ -6,6 +6,7 @@ import base64
 from pathlib import Path
 from typing import Any, Literal
 
+import anyio
 import mcp_types as types
 import pytest
 from engine_session import make_tool, read_like
@@ -96,6 +97,27 @@ async def test_a_client_that_can_ask_nobody(monkeypatch: pytest.MonkeyPatch, tmp
         refused = await client.call_tool("Write", {"name": "b"})
         assert refused.is_error
         assert "--allow" in text_of(refused)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_long_call_says_that_it_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, era: Era) -> None:
+    """The call ends here only once the client has heard of it."""
+    monkeypatch.setattr(serve, "PROGRESS_S", 0.01)
+    heard = anyio.Event()
+    said: list[str | None] = []
+
+    async def body(value: Any, ctx: Any) -> None:
+        with anyio.fail_after(5):
+            await heard.wait()
+
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        said.append(message)
+        heard.set()
+
+    rig = Rig(monkeypatch, tmp_path, [read_like("Read", body)], None)
+    async with rig.desk() as desk, Client(service(desk).server, mode=era) as client:
+        assert text_of(await client.call_tool("Read", {"name": "a"}, progress_callback=progressed)) == "Read a"
+    assert said[0] == "running for 0 s"
 
 
 async def test_an_answer_to_no_question(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
