@@ -8,6 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+from sandbox_agent import registry
 from sandbox_agent.cli.conduct import conduct, never_unencodable
 from sandbox_agent.cli.finish import finish
 from sandbox_agent.cli.job import Apply, Job, Screen, make_screen
@@ -17,6 +18,7 @@ from sandbox_agent.engine.loop import run
 from sandbox_agent.engine.open import open_session
 from sandbox_agent.engine.recording import Recording, told
 from sandbox_agent.engine.session import Session
+from sandbox_agent.errors import ConfigError
 from sandbox_agent.events import Event
 from sandbox_agent.frontends.approve import ConsoleApprover
 from sandbox_agent.frontends.headless import OutputFormat
@@ -33,12 +35,35 @@ def run_task(
     headless: bool,
     output: OutputFormat | None,
     verbose: bool,
+    repeat: int | None = None,
+    jobs: int | None = None,
     **options: Any,
 ) -> int:
     """The `run` command; `options` are those of `config_of`. Returns the exit code."""
+    if repeat is not None or jobs is not None:
+        check_repeat(repeat, apply, output, options)
+        many: int = registry.load("cli", "repeat_run").repeat(
+            config_of(**options), task, count=repeat, at_once=jobs or 1, as_json=output == "json"
+        )
+        return many
     wanted = output or ("text" if headless else None)
     apply = apply or ("never" if wanted else "ask")
     return start(config_of(**options), task, apply=apply, output=wanted, stdin_is_task=stdin_is_task, verbose=verbose)
+
+
+def check_repeat(repeat: int | None, apply: Apply | None, output: OutputFormat | None, options: Any) -> None:
+    """Raises ConfigError: an option has no meaning for many runs of one task."""
+    if repeat is None:
+        raise ConfigError("--jobs: goes with --repeat")
+    if apply not in (None, "never"):
+        raise ConfigError("--repeat applies nothing: leave out --apply, and apply the run you want with `apply ID`")
+    if output == "stream-json":
+        raise ConfigError("--repeat has --output json or text; each run's record has its events")
+    if options.get("workspace_mode") == "bind":
+        raise ConfigError("--repeat needs a tree that each run begins with: --workspace-mode bind changes the folder")
+    for name in ("resume", "record"):
+        if options.get(name) is not None:
+            raise ConfigError(f"--repeat and --{name} exclude each other")
 
 
 def config_of(

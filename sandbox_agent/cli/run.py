@@ -18,6 +18,7 @@ EPILOG = """\b
 Examples:
   sandbox-agent run "Fix the failing test" -w ./project
   sandbox-agent run --allow "Bash(pytest:*)" --apply always "Make the tests pass"
+  sandbox-agent run --repeat 5 --check "pytest -q" --output json "Fix the bug" | jq .pass_rate
   git diff | sandbox-agent run -p -
   sandbox-agent run --check "pytest -q" --check-files "tests/**" --apply always "Fix the bug"
   sandbox-agent run --record run.bundle "Fix the failing test"
@@ -139,6 +140,18 @@ Exit codes: 0 done, 1 the task or a check failed, 2 usage or configuration, 3 do
 )
 @click.option("-c", "--continue", "resume_last", is_flag=True, help="Go on with the newest session of this folder.")
 @click.option("--resume", metavar="ID", help="Go on with this session.")
+@click.option(
+    "--repeat",
+    metavar="N",
+    type=click.IntRange(min=1, max=1000),
+    help="Run the task N times from the same tree, apply nothing, and say where the runs part.",
+)
+@click.option(
+    "--jobs",
+    metavar="K",
+    type=click.IntRange(min=1, max=64),
+    help="With --repeat: so many runs at a time. Default: 1.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show thinking, whole outputs and whole diffs.")
 def COMMAND(task: str, resume_last: bool, **options: object) -> int:
     """Give an agent a TASK on a folder. TASK - reads it from standard input, which is not read otherwise."""

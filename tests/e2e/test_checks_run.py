@@ -70,3 +70,19 @@ def test_a_run_that_calls_no_tool_is_checked(program: Program) -> None:
 
     assert (ended.code, ended.stdout) == (0, "All done.\n"), ended.stderr
     assert "check grep -qx one a.txt: passed" in ended.stderr
+
+
+def test_a_task_is_repeated_from_the_same_tree(project: Program) -> None:
+    """Three sessions, two at a time: nothing is applied, the step where they part is named, and a check counts."""
+    flaky = "rm tests/gone; sha256sum /proc/sys/kernel/random/uuid"
+    script = project.script([{"text": "Now.", "tools": [bash("ls tests")]}, {"tools": [bash(flaky)]}, DONE])
+    ended = project.call("run", "--repeat", "3", "--jobs", "2", "--output", "json", "--mode", "bypassPermissions",
+                         "--model", script, "--check", "test ! -e tests/gone", "x")  # fmt: skip
+    document = ended.document
+
+    assert (ended.code, document["pass_rate"], document["outcome_agreement"]) == (0, 1.0, 1.0), ended.stderr
+    assert (document["parting"]["agent_id"], document["parting"]["step"]) == ("main", 4)
+    assert document["flake_score"] == pytest.approx(2 / 3, abs=1e-3)
+    assert [run["changed_files"] for run in document["runs"]] == [["tests/gone"]] * 3
+    assert len({run["session_id"] for run in document["runs"]}) == 3
+    assert (document["folder_changed"], (project.folder / "tests/gone").exists()) == ([], True)
