@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -42,6 +44,7 @@ class OwnContainer:
         self._ground = ground
         self._number = number
         self._sandbox: LateSandbox | None = None
+        self._folder: Path | None = None
 
     async def open(self) -> Stream:
         """Start the server's program in it; the container is made the first time.
@@ -56,15 +59,18 @@ class OwnContainer:
         return await self._sandbox.open(self._server.command, env=self._server.env)
 
     async def close(self) -> None:
-        """Remove it. Shielded, bounded, safe to call twice."""
+        """Remove it, and its folder. Shielded, bounded, safe to call twice."""
         if self._sandbox is not None:
             await self._sandbox.close()
+        if self._folder is not None:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(partial(shutil.rmtree, self._folder, ignore_errors=True))
 
     async def _made(self) -> LateSandbox:
         ground, server = self._ground, self._server
         settings = replace(ground.settings, allow_hosts=server.allow_hosts)
         way_out = await egress.prepare(settings, environ=ground.environ, workspace=self._session.workspace.host)
-        folder = ground.folder / f"mcp-{self._number}"
+        folder = self._folder = ground.folder / f"mcp-{self._number}"
         await anyio.to_thread.run_sync(lambda: folder.mkdir(mode=0o700, exist_ok=True))
         spec = replace(
             ground.spec,

@@ -40,6 +40,7 @@ from sandbox_agent.engine.own_tools import names_of, pool_of, told
 from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past, new_session_id, take_up
 from sandbox_agent.engine.placement import AUTO, Placement, forget
 from sandbox_agent.engine.planning import told_at_start
+from sandbox_agent.engine.proof import Proof
 from sandbox_agent.engine.reaping import reap_workspaces
 from sandbox_agent.engine.recording import recording_of
 from sandbox_agent.engine.replaying import Replaying
@@ -63,6 +64,7 @@ from sandbox_agent.sandboxes.endpoint import Endpoint, ping, resolve_endpoint
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.tools.base import Tool, ToolContext
 from sandbox_agent.tools.questions import Ask
+from sandbox_agent.workspaces.base import Workspace
 from sandbox_agent.workspaces.record import Record
 
 
@@ -170,9 +172,7 @@ async def _open(config: RunConfig, own: Own, tasks: TaskGroup, *, called: bool) 
     settings = settings_to_go_on(policy, folder) if past else policy.sandbox
     try:
         way_out = await egress.prepare(settings, environ=os.environ, workspace=config.workspace)
-        workspace, placement = await open_workspace(config, policy, folder, endpoint)
-        if proof is not None:
-            proof.claim(folder.name, workspace.host)
+        workspace, placement = await _workspace(config, policy, folder, endpoint, proof)
     except SandboxAgentError:
         lock.release()
         if past is None:
@@ -218,6 +218,20 @@ async def _open(config: RunConfig, own: Own, tasks: TaskGroup, *, called: bool) 
     return session
 
 
+async def _workspace(
+    config: RunConfig, policy: Policy, folder: Path, endpoint: Endpoint, proof: Proof | None
+) -> tuple[Workspace, Placement | None]:
+    """See `open_workspace`. A recording that cannot be written is known before there is a workspace."""
+    if proof is None:
+        return await open_workspace(config, policy, folder, endpoint)
+    proof.claim(folder.name, config.workspace.resolve())
+    try:
+        return await open_workspace(config, policy, folder, endpoint)
+    except SandboxAgentError:
+        proof.abandon()
+        raise
+
+
 def _start(session: Session, folder: Path, past: Past | None, way_out: egress.WayOut | None) -> None:
     """Have the container start, and what goes with it."""
     tape = session.tape
@@ -244,6 +258,8 @@ def _tell(session: Session, settled: Sequence[str]) -> None:
 async def _before_end(session: Session) -> None:
     """Nothing runs any more when the hooks of the end look at the workspace, and the review after them."""
     await session.jobs.close()
+    if session.servers is not None:  # one with the workspace could write to it
+        await session.servers.close()
     await session_hooks.end(session)
 
 
