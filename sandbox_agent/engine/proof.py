@@ -47,6 +47,10 @@ class Proof(Protocol):
         """
         ...
 
+    def abandon(self) -> None:
+        """There will be no session."""
+        ...
+
     def model(self, model: Model | None) -> Model:
         """The model that the session asks, in place of this one."""
         ...

@@ -61,6 +61,7 @@ class Recording:
         self._tree: dict[str, str] = {}
         self._base: BaseTree | None = None
         self._redactor = Redactor()
+        self._claimed = False
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -76,6 +77,11 @@ class Recording:
         if self.path.resolve().is_relative_to(host):
             raise ConfigError(f"--record {self.path}: would lie in the workspace; name a file outside of it")
         bundle.claim(self.path, session_id)
+        self._claimed = True
+
+    def abandon(self) -> None:
+        if self._claimed:
+            self.path.unlink(missing_ok=True)
 
     def model(self, model: Model | None) -> Model:
         assert model is not None

@@ -87,6 +87,9 @@ class Replaying:
     def claim(self, session_id: str, host: Path) -> None:
         """Nothing is written."""
 
+    def abandon(self) -> None:
+        """Nothing was."""
+
     def model(self, model: Model | None) -> Model:
         return ReplayedModel(self)
 

@@ -90,6 +90,8 @@ def test_a_difference_is_shown_with_both_sides_and_no_secret_gets_on_tape(progra
     assert '+ "content": "seen' in differs.stderr
     assert again.code == 2
     assert "is there already" in again.stderr
+    assert again.stderr.count("\n") == 1
+    assert len(list((program.home / "state/sandbox-agent/sessions").iterdir())) == 1
 
 
 def test_a_recording_that_is_killed_says_so(program: Program, tmp_path: Path) -> None:
