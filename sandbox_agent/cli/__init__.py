@@ -26,7 +26,7 @@ COMMANDS = {
     "doctor": ("doctor", "Check engine, image and isolation, and say what to do."),
     "escape-test": ("escape_test", "Try to get out of the sandbox, and say which ways are open."),
     "sessions": ("sessions", "List past sessions, see the steps of one, audit its record."),
-    "report": ("report", "Write a session as a page, Markdown, JUnit or SARIF."),
+    "report": ("reporting", "Write a session as a page, Markdown, JUnit or SARIF."),
     "undo": ("undo", "Bring a session's workspace back to an earlier step."),
     "replay": ("replay", "Do a recorded run once more, and compare."),
     "fork": ("fork", "Begin a new session at a step of another one."),
