@@ -116,6 +116,7 @@ def test_a_recording_that_is_killed_says_so(program: Program, tmp_path: Path) ->
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 def test_ten_live_replays_agree_under_load(program: Program, tmp_path: Path) -> None:
     """The sixty steps and the demo's, while every processor is busy."""
     file = tmp_path / "sixty.bundle"

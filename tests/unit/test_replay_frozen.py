@@ -51,7 +51,7 @@ async def test_a_frozen_replay_agrees_and_opens_no_socket(file: Path, monkeypatc
 def test_a_frozen_replay_needs_no_engine_and_no_client_of_one(tmp_path: Path) -> None:
     """In a process that may neither open a socket nor import what could talk to an engine."""
     made = f"import anyio, sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-    made += "from pathlib import Path; from recording_rig import record; from test_replay import TURNS\n"
+    made += "from pathlib import Path; from recording_rig import record; from test_replay_frozen import TURNS\n"
     made += f"anyio.run(record, TURNS, Path({str(tmp_path)!r}))"
     subprocess.run([sys.executable, "-c", made], check=True, timeout=60)
     program = """
