@@ -36,6 +36,13 @@ class Reached(NamedTuple):
     reason: str
 
 
+class InAll(NamedTuple):
+    """What a session has used since it was opened, between its runs as well; the cost is None where it is not known."""
+
+    usage: Usage
+    cost_usd: float | None
+
+
 @dataclass(slots=True)
 class Budget:
     """What was used since `begin`. `usage` is by the model's name; `unpriced` is the first model without a price."""
@@ -48,6 +55,7 @@ class Budget:
     unpriced: str | None = field(init=False)
     _cost_usd: float = field(init=False)
     _told: set[tuple[str, str]] = field(init=False)
+    in_all: InAll = field(default=InAll(Usage(), 0.0), init=False)
 
     def __post_init__(self) -> None:
         self.begin()
@@ -82,6 +90,8 @@ class Budget:
             self._cost_usd += cost_usd
         elif self.unpriced is None:
             self.unpriced = model
+        used, known_usd = self.in_all
+        self.in_all = InAll(used + usage, None if known_usd is None or cost_usd is None else known_usd + cost_usd)
 
     def cost_of(self, model: str, usage: Usage) -> float | None:
         """What one request cost; None where it is not known, or nothing was used."""

@@ -95,13 +95,13 @@ async def _model(desk: Desk, rest: str) -> None:
 
 
 async def _cost(desk: Desk, rest: str) -> None:
-    spent, budget = desk.talk.spent, desk.talk.session.budget
-    runs, turns = words.count(spent.runs, "run"), words.count(spent.turns, "turn")
-    cost = words.cost(spent.cost_usd if spent.priced else None, spent.usage)
-    desk.printer.line(", ".join(filter(None, [runs, turns, words.tokens(spent.usage), cost])))
+    talk, budget = desk.talk, desk.talk.session.budget
+    runs, turns = words.count(talk.runs, "run"), words.count(talk.turns, "turn")
+    used, cost_usd = budget.in_all
+    desk.printer.line(", ".join(filter(None, [runs, turns, words.tokens(used), words.cost(cost_usd, used)])))
     if desk.talk.running_since_s is not None:
         now = [words.tokens(budget.total), words.cost(budget.cost_usd, budget.total)]
-        desk.printer.line(f"and the run that is under way, so far: {', '.join(filter(None, now))}")
+        desk.printer.line(f"of that in the run that is under way: {', '.join(filter(None, now))}")
 
 
 async def _diff(desk: Desk, rest: str) -> None:

@@ -12,7 +12,6 @@ from sandbox_agent.events import (
     AgentFinished,
     AgentStarted,
     ConversationCleared,
-    ConversationCompacted,
     Event,
     RunFinished,
     ToolFinished,
@@ -21,33 +20,10 @@ from sandbox_agent.events import (
 from sandbox_agent.frontends import words
 from sandbox_agent.frontends.outcome import plain_text
 from sandbox_agent.frontends.sanitise import sanitise
-from sandbox_agent.types import JsonObject, Usage
+from sandbox_agent.types import JsonObject
 
 SHOWN_WAITING = 3
 LINE_CHARS = 100
-
-
-@dataclass(slots=True)
-class Spent:
-    """What the runs of a chat used. `cost_usd` is what is known; `priced` is False once something is not."""
-
-    runs: int = 0
-    turns: int = 0
-    usage: Usage = field(default_factory=Usage)
-    cost_usd: float = 0.0
-    priced: bool = True
-
-    def add(self, ended: RunFinished) -> None:
-        """A run ended."""
-        self.runs += 1
-        self.turns += ended.turns
-        self.use(ended.usage, ended.cost_usd)
-
-    def use(self, usage: Usage, cost_usd: float | None) -> None:
-        """Something was asked of a model; `cost_usd` is None where that is not known."""
-        self.usage += usage
-        self.cost_usd += cost_usd or 0.0
-        self.priced = self.priced and (cost_usd is not None or usage == Usage())
 
 
 @dataclass(slots=True)
@@ -62,13 +38,14 @@ class AgentSeen:
 class Talk:
     """One session with its person. `running_since_s` is None while the agent rests; `last` is how the last run ended.
 
-    `spent` is of what has ended, `agents` has the sub-agents by their id.
+    `runs` and `turns` are of what has ended, `agents` has the sub-agents by their id.
     """
 
     session: Session
     running_since_s: float | None = None
     last: RunFinished | None = None
-    spent: Spent = field(default_factory=Spent)
+    runs: int = 0
+    turns: int = 0
     todos: Sequence[JsonObject] = ()
     agents: dict[str, AgentSeen] = field(default_factory=dict)
     waiting: list[QueuedMessage] = field(default_factory=list)
@@ -82,10 +59,8 @@ class Talk:
                 self._delivered()
                 if isinstance(event, RunFinished):
                     self.last = event
-                    self.spent.add(event)
-            case ConversationCompacted(reason="asked"):
-                cost_usd = self.session.budget.prices.cost_usd(event.model, event.usage)
-                self.spent.use(event.usage, cost_usd)
+                    self.runs += 1
+                    self.turns += event.turns
             case AgentStarted():
                 self.agents[event.agent_id] = AgentSeen(event)
             case AgentFinished() if event.agent_id in self.agents:

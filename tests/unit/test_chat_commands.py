@@ -15,7 +15,7 @@ from rich.console import Console
 
 from sandbox_agent.engine.jobs import Ending
 from sandbox_agent.engine.session import Session
-from sandbox_agent.events import AgentFinished, AgentStarted, ConversationCompacted, JobFinished, ModeChanged
+from sandbox_agent.events import AgentFinished, AgentStarted, JobFinished, ModeChanged
 from sandbox_agent.frontends import chat_commands
 from sandbox_agent.frontends.chat_commands import COMMANDS, Desk
 from sandbox_agent.frontends.chat_talk import Talk
@@ -114,26 +114,18 @@ async def test_what_needs_everybody_at_rest_names_who_is_not(tmp_path: Path) -> 
         assert "no checkpoints, so what it changed is only known at its end" in await at.does("/diff")
 
 
-async def test_cost_adds_up_all_runs_and_summaries(tmp_path: Path) -> None:
-    """What no price is known for is said."""
+async def test_cost_is_of_all_that_was_used(tmp_path: Path) -> None:
+    """All runs, and what summaries and background agents used between them; what no price is known for is said."""
     turns = [{"text": "a", "usage": USAGE}, {"text": "b", "usage": USAGE}]
     async with desk(tmp_path, turns) as at:
         assert await at.does("/cost") == "0 runs, 0 turns, 0 tokens in, 0 out\n"
         for task in ("one", "two"):
             for event in await play(at.session, task):
                 at.desk.talk.feed(event)
-        at.desk.talk.feed(
-            ConversationCompacted(
-                messages=(),
-                reason="asked",
-                tokens_before=1,
-                tokens_after=1,
-                window_tokens=1,
-                model="m",
-                usage=Usage(5, 1),
-            )
-        )
-        assert await at.does("/cost") == "2 runs, 2 turns, 2,005 tokens in, 41 out, cost unknown\n"
+            at.session.budget.spend("m", Usage(5, 1))
+        assert await at.does("/cost") == "2 runs, 2 turns, 2,010 tokens in, 42 out, cost unknown\n"
+        at.desk.talk.running_since_s = 0.0
+        assert "\nof that in the run that is under way: 1,005 tokens in, 21 out, cost unknown" in await at.does("/cost")
 
 
 async def test_agents_are_listed_with_how_they_went(tmp_path: Path) -> None:
