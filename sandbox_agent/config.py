@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox_agent.types import Mode
+from sandbox_agent.types import JsonObject, Mode
 
 DEFAULT_MODEL = "anthropic:claude-sonnet-5-5"
 
@@ -50,6 +50,8 @@ class RunConfig:
     """Whether the bundle has the folder as it is at the beginning also where it is large."""
     deterministic: bool = True
     """Whether a recorded run gets the determinism profile, see `engine.locking`."""
+    answer_schema: JsonObject | None = None
+    """The JSON Schema that the answer has to fit; None: it is text."""
     resume: str | None = None
     """A session ID, or "last" for the newest session of this workspace."""
 

@@ -27,7 +27,7 @@ Exit codes: 0 you left, 1 the last task failed, 2 usage or configuration, 3 done
 4 a limit was hit, 5 the sandbox is unavailable or died, 6 model error, 130 and 143 ended by Ctrl-C or a signal.
 """
 
-_OF_RUN_ALONE = ("task", "headless", "output", "repeat", "jobs")
+_OF_RUN_ALONE = ("task", "headless", "output", "repeat", "jobs", "input_format", "answer_schema")
 _OTHER_HELP = {"apply": "What becomes of the changes when you leave. Default: ask."}
 
 

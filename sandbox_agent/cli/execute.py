@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -24,7 +25,7 @@ from sandbox_agent.frontends.approve import ConsoleApprover
 from sandbox_agent.frontends.headless import OutputFormat
 from sandbox_agent.frontends.questions import ConsoleQuestions
 from sandbox_agent.frontends.summary import RunSummary
-from sandbox_agent.types import Mode
+from sandbox_agent.types import JsonObject, Mode
 
 
 def run_task(
@@ -35,20 +36,44 @@ def run_task(
     headless: bool,
     output: OutputFormat | None,
     verbose: bool,
+    input_format: str = "text",
     repeat: int | None = None,
     jobs: int | None = None,
     **options: Any,
 ) -> int:
     """The `run` command; `options` are those of `config_of`. Returns the exit code."""
+    if input_format == "stream-json":
+        return talk(config_of(**options), stdin_is_task=stdin_is_task, apply=apply, output=output)
     if repeat is not None or jobs is not None:
         check_repeat(repeat, apply, output, options)
         many: int = registry.load("cli", "repeat_run").repeat(
             config_of(**options), task, count=repeat, at_once=jobs or 1, as_json=output == "json"
         )
         return many
+    if options.get("record") is not None and options.get("answer_schema") is not None:
+        raise ConfigError("--record and --json-schema exclude each other")
     wanted = output or ("text" if headless else None)
     apply = apply or ("never" if wanted else "ask")
     return start(config_of(**options), task, apply=apply, output=wanted, stdin_is_task=stdin_is_task, verbose=verbose)
+
+
+def talk(config: RunConfig, *, stdin_is_task: bool, apply: Apply | None, output: OutputFormat | None) -> int:
+    """A session whose messages come as JSON lines on standard input, as in `sandbox-agent-sdk`; see docs/sdk.md.
+
+    Raises:
+        ConfigError: an option does not go with that.
+    """
+    if not stdin_is_task or output != "stream-json":
+        raise ConfigError("--input stream-json: write - as the TASK, and --output stream-json")
+    if apply == "ask":
+        raise ConfigError("--apply ask: standard input has messages, so nobody can be asked; write always or never")
+    if config.record is not None:
+        raise ConfigError("--record and --input stream-json exclude each other: a bundle is of one task")
+    if config.checks:
+        raise ConfigError("--check and --input stream-json exclude each other: a check is of one task")
+    serving = registry.load("cli.sdk", "serving")
+    code: int = serving.talk(config, apply="always" if apply == "always" else "never")
+    return code
 
 
 def check_repeat(repeat: int | None, apply: Apply | None, output: OutputFormat | None, options: Any) -> None:
@@ -84,6 +109,7 @@ def config_of(
     project_instructions: bool | None,
     mcp_config: tuple[Path, ...],
     resume: str | None,
+    answer_schema: str | None = None,
     checks: tuple[str, ...] = (),
     check_files: tuple[str, ...] = (),
     check_timeout_s: float = 600.0,
@@ -109,6 +135,7 @@ def config_of(
         project_instructions=project_instructions,
         mcp_config=mcp_config,
         resume=resume,
+        answer_schema=None if answer_schema is None else read_schema(answer_schema),
         checks=checks,
         check_files=check_files,
         check_timeout_s=check_timeout_s,
@@ -116,6 +143,24 @@ def config_of(
         record_tree=record_tree,
         deterministic=deterministic,
     )
+
+
+def read_schema(given: str) -> JsonObject:
+    """The JSON Schema of `--json-schema`, which is one, or names its file.
+
+    Raises:
+        ConfigError: it cannot be read, or is no JSON object.
+    """
+    inline = given.lstrip().startswith("{")
+    try:
+        schema = json.loads(given if inline else Path(given).read_bytes())
+    except (ValueError, RecursionError) as exc:
+        raise ConfigError(f"--json-schema{'' if inline else f' {given}'}: it is not JSON ({exc})") from exc
+    except OSError as exc:
+        raise ConfigError(f"--json-schema {given}: it cannot be read: {exc.strerror}") from exc
+    if not isinstance(schema, dict):
+        raise ConfigError("--json-schema: a JSON Schema is an object here")
+    return schema
 
 
 def start(

@@ -24,7 +24,7 @@ Examples:
 Exit codes: as of sandbox-agent run.
 """
 
-_NOT_HERE = ("task", "resume_last", "resume", "repeat", "jobs")
+_NOT_HERE = ("task", "resume_last", "resume", "repeat", "jobs", "input_format")
 _OTHER_HELP = {
     "workspace": "The folder to work on. Default: the session's.",
     "model": "As of run. Default: the session's.",

@@ -138,6 +138,19 @@ Exit codes: 0 done, 1 the task or a check failed, 2 usage or configuration, 3 do
     type=click.Choice(["text", "json", "stream-json"]),
     help="What stdout carries; implies -p. Default with -p: text.",
 )
+@click.option(
+    "--input",
+    "input_format",
+    type=click.Choice(["text", "stream-json"]),
+    default="text",
+    help="stream-json: TASK is -, and stdin has messages as JSON lines; goes with --output stream-json.",
+)
+@click.option(
+    "--json-schema",
+    "answer_schema",
+    metavar="JSON|FILE",
+    help="The answer has this form: structured_output of the result. Not given in time, the task has failed.",
+)
 @click.option("-c", "--continue", "resume_last", is_flag=True, help="Go on with the newest session of this folder.")
 @click.option("--resume", metavar="ID", help="Go on with this session.")
 @click.option(
@@ -161,7 +174,7 @@ def COMMAND(task: str, resume_last: bool, **options: object) -> int:
             raise click.UsageError("-c and --resume exclude each other")
         options["resume"] = "last"
     stdin_is_task = task == "-"
-    text = read_task() if stdin_is_task else task
+    text = read_task() if stdin_is_task and options["input_format"] == "text" else task
     if not text.strip():
         raise click.UsageError("the task is empty")
     code: int = registry.load("cli", "execute").run_task(text, stdin_is_task=stdin_is_task, **options)

@@ -105,6 +105,8 @@ async def run(session: Session, task: str | None) -> AsyncGenerator[Event, None]
 async def _run(session: Session, task: str | None) -> None:
     progress = Progress()
     session.budget.begin()
+    if session.answer is not None:
+        session.answer.begin()
     try:
         await drive(session, task, progress)
         await _prove(session, progress)
@@ -336,6 +338,9 @@ def _status_of(fault: SandboxAgentError) -> str:
 
 def conclude(session: Session, progress: Progress) -> None:
     """The end of the first agent's run."""
+    answer = session.answer
+    if answer is not None and answer.value is None and progress.stop in ("done", "denied"):
+        progress.stop, progress.error = "failed", answer.missing
     if session.hooks is not None:
         session.hooks.status = progress.stop or "failed"
     session.emit(
@@ -350,6 +355,7 @@ def conclude(session: Session, progress: Progress) -> None:
             error=progress.error,
             cost_usd=session.budget.cost_usd,
             model_usage=dict(session.budget.usage),
+            structured_output=answer.value if answer is not None else None,
             api_status=progress.fault.status if isinstance(progress.fault, ModelError) else None,
         )
     )

@@ -104,7 +104,12 @@ async def open_session(
             loading = LoadingModel(_model(config) if given is None else lambda: given)
             tasks.start_soon(loading.load)
             own = Own(approver, ask, hooks, tools, served, agents or {}, replay)
+            answer = None
+            if config.answer_schema is not None:
+                answer = registry.load("engine", "structured").StructuredAnswer(config.answer_schema)
+                own = own._replace(hooks=(*hooks, answer.hook), tools=(*tools, answer.tool))
             session = await _open(config, own, tasks, called=caller is not None)
+            session.answer = answer
             try:
                 session.model, session.fallback = await loading.loaded(), fallback
                 if session.proof is not None and replay is None:

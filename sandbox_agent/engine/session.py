@@ -88,6 +88,24 @@ class McpServers(Protocol):
         ...
 
 
+class FormedAnswer(Protocol):
+    """The answer of a task in the form of a JSON Schema; see `engine.structured`."""
+
+    @property
+    def value(self) -> JsonObject | None:
+        """It; None so far."""
+        ...
+
+    @property
+    def missing(self) -> str:
+        """What to say of a task that ended without."""
+        ...
+
+    def begin(self) -> None:
+        """A new task begins, with no answer yet."""
+        ...
+
+
 class Withdrawn:
     """Calls that whoever made them wants no more, each by itself, while others of the same turn go on."""
 
@@ -177,6 +195,7 @@ class Session:
     signers: dict[str, str] = field(default_factory=dict)
     parent: Session | None = None
     disk: DiskLimit | None = None
+    answer: FormedAnswer | None = None
     secrecy: Secrecy = field(default_factory=Secrecy)
     journal: Journal = field(init=False)
     jobs: Jobs = field(init=False)

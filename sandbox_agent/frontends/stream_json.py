@@ -48,6 +48,7 @@ def result(summary: RunSummary) -> JsonObject:
         "status": status,
         "is_error": subtype != "success",
         "result": finished.text if finished else "",
+        "structured_output": finished.structured_output if finished else None,
         "num_turns": finished.turns if finished else 0,
         "duration_ms": round(finished.duration_s * 1000) if finished else 0,
         "stop_reason": summary.stop_reason,

@@ -73,6 +73,7 @@ def settings_of(flags: Mapping[str, Any], environ: Mapping[str, str], servers: S
         max_cost_usd=flags["max_budget_usd"],
         project_instructions=None if sources is None else "project" in sources.split(","),
         mcp_config=servers.files,
+        answer_schema=None if flags["json_schema"] is None else json_object(flags["json_schema"], "--json-schema"),
         resume=_resumed(flags),
     )
     return SdkSettings(
@@ -84,7 +85,6 @@ def settings_of(flags: Mapping[str, Any], environ: Mapping[str, str], servers: S
         system=_system(flags),
         system_added=flags["append_system_prompt"],
         sdk_servers=servers.inside,
-        schema=None if flags["json_schema"] is None else json_object(flags["json_schema"], "--json-schema"),
         partial=flags["partial"],
         hook_events=flags["hook_events"],
         reads_state=environ.get("CLAUDE_CODE_SDK_READS_SESSION_STATE") == "1",

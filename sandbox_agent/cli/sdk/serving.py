@@ -17,14 +17,15 @@ import anyio
 from sandbox_agent.cli.faults import say
 from sandbox_agent.cli.sdk.options import Servers, servers_of, settings_of
 from sandbox_agent.cli.signals import Stop
+from sandbox_agent.config import RunConfig
 from sandbox_agent.errors import SandboxAgentError
 from sandbox_agent.frontends.sdk.driver import Driver
 from sandbox_agent.frontends.sdk.driver_state import State
 from sandbox_agent.frontends.sdk.incoming import listen
 from sandbox_agent.frontends.sdk.lines import Lines
-from sandbox_agent.frontends.sdk.settings import SdkSettings
+from sandbox_agent.frontends.sdk.settings import Apply, SdkSettings
 from sandbox_agent.frontends.sdk.wire import Wire
-from sandbox_agent.frontends.summary import EXIT_BROKEN_PIPE
+from sandbox_agent.frontends.summary import EXIT_BROKEN_PIPE, EXIT_CODES
 
 LAST_LINES_S = 2.0
 """So long may the program take to read what was said last."""
@@ -44,11 +45,17 @@ def serve(flags: Mapping[str, Any]) -> int:
         return run_driver(settings)
 
 
-def run_driver(settings: SdkSettings) -> int:
-    """Hold the conversation in an event loop of its own; returns the exit code."""
+def talk(config: RunConfig, *, apply: Apply) -> int:
+    """The same for `sandbox-agent run --input stream-json`, whose exit codes are those of `run`."""
+    return run_driver(SdkSettings(config=config, apply=apply), own_codes=True)
+
+
+def run_driver(settings: SdkSettings, *, own_codes: bool = False) -> int:
+    """Hold the conversation in an event loop of its own; returns the exit code: 1 for every error but with `own_codes`,
+    which are those of the last turn's status."""
     out = os.dup(1)
     os.dup2(2, 1)  # whatever else writes there must not come between the lines
-    return anyio.run(partial(_run, settings, out))
+    return anyio.run(partial(_run, settings, out, own_codes=own_codes))
 
 
 @contextlib.contextmanager
@@ -65,7 +72,7 @@ def _servers(given: tuple[str, ...]) -> Iterator[Servers]:
         yield servers._replace(files=(*servers.files, path))
 
 
-async def _run(settings: SdkSettings, out: int) -> int:
+async def _run(settings: SdkSettings, out: int, *, own_codes: bool) -> int:
     gc.freeze()  # what was imported stays; `main` had collecting off meanwhile
     gc.enable()
     lines = Lines(
@@ -98,6 +105,8 @@ async def _run(settings: SdkSettings, out: int) -> int:
         return 128 + stop.cause
     if wire.gone.is_set():
         return EXIT_BROKEN_PIPE
+    if own_codes:
+        return fault.exit_code if fault is not None else EXIT_CODES.get(driver.status, 1)
     return 1 if driver.errors or fault is not None else 0
 
 

@@ -25,7 +25,6 @@ from sandbox_agent.engine.past import EVENTS_FILE
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
 from sandbox_agent.engine.steering import set_model
-from sandbox_agent.engine.structured import StructuredAnswer
 from sandbox_agent.errors import ConfigError, SandboxAgentError, ToolError
 from sandbox_agent.events import AgentFinished, AgentStarted, Event, HookRan, Notice, RunFinished
 from sandbox_agent.frontends.sdk.asking import Callback
@@ -57,11 +56,12 @@ class Driver:
         self._settings: SdkSettings = state.settings
         self._say = say
         self._callback = Callback(state.wire, state.tell) if state.settings.asks else None
-        self._structured: StructuredAnswer | None = None
         self._hooks: SdkHooks | None = None
         self._ended_agents: dict[str, AgentStarted] = {}
         self._tasks: TaskGroup | None = None
         self.errors = False
+        self.status = "done"
+        """How the last turn ended."""
         self.ending = False
         """Set by who wants the session to end after the turn that is under way."""
 
@@ -97,16 +97,12 @@ class Driver:
 
     async def _open(self) -> None:
         state, settings = self._state, self._settings
-        if settings.schema is not None:
-            self._structured = StructuredAnswer(settings.schema)
         self._hooks = hooks = SdkHooks(state.hooks, self._wire, self._lines, settings.config.workspace.resolve())
         served = await self._shake_hands()
-        structured = self._structured
         async with open_session(
             settings.config,
             approver=self._callback,
-            hooks=[*hooks.program_hooks(), *([structured.hook] if structured else [])],
-            tools=[structured.tool] if structured else [],
+            hooks=hooks.program_hooks(),
             served=served,
             agents=state.agents,
         ) as session:
@@ -222,8 +218,6 @@ class Driver:
         if state.next_model is not None:
             spec, state.next_model = state.next_model, None
             await set_model(session, spec)
-        if self._structured is not None:
-            self._structured.begin()
         refused = await self._admit() if state.inbox else None
         self._wire.send(self._lines.init(session, list(state.agents)))
         if refused is not None:
@@ -309,20 +303,17 @@ class Driver:
     async def _conclude(self, session: Session) -> None:
         """Bring the changes to the folder where the program consented, and end the turn with its result."""
         more = await self._changes(session)
-        if self._structured is not None:
-            more |= self._structured_fields(self._structured)
+        finished = self._lines.turn.finished
+        if session.answer is not None and finished is not None:
+            if finished.structured_output is not None:
+                more["structured_output"] = finished.structured_output
+            elif finished.error == session.answer.missing:
+                more |= {"subtype": "error_max_structured_output_retries", "terminal_reason": "completed"}
+        if finished is not None:
+            self.status = finished.status
         line = self._lines.result(session, more)
         self.errors = bool(line["is_error"])
         self._wire.send(line)
-
-    def _structured_fields(self, structured: StructuredAnswer) -> JsonObject:
-        finished = self._lines.turn.finished
-        if structured.value is not None:
-            return {"structured_output": structured.value}
-        if finished is None or finished.status not in ("done", "denied"):
-            return {}
-        failed = {"subtype": "error_max_structured_output_retries", "is_error": True}
-        return {**failed, "errors": [structured.missing], "terminal_reason": "completed"}
 
     async def _changes(self, session: Session) -> JsonObject:
         settings = self._settings

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sandbox_agent.config import RunConfig
-from sandbox_agent.types import JsonObject, Mode
+from sandbox_agent.types import Mode
 
 Apply = Literal["consent", "never", "always"]
 
@@ -31,8 +31,6 @@ class SdkSettings:
     """Behind the instruction."""
     sdk_servers: Sequence[str] = ()
     """Names of MCP servers inside the program."""
-    schema: JsonObject | None = None
-    """The JSON Schema of the answer; None: it is text."""
     partial: bool = False
     hook_events: bool = False
     reads_state: bool = False
