@@ -20,6 +20,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from sandbox_agent.config import RunConfig
 from sandbox_agent.engine import session_hooks
 from sandbox_agent.engine.answers import check_answer
+from sandbox_agent.engine.call_hooks import with_notes
 from sandbox_agent.engine.calls import run_calls
 from sandbox_agent.engine.child import without
 from sandbox_agent.engine.forking import fork
@@ -28,9 +29,10 @@ from sandbox_agent.engine.loop import Progress, conclude
 from sandbox_agent.engine.open import bare, open_session, policy_of
 from sandbox_agent.engine.own_tools import pool_of
 from sandbox_agent.engine.previewing import SoFar, changes_so_far
+from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, NobodyAnswersError, Session
 from sandbox_agent.errors import ModelError, SandboxAgentError, SandboxError, ToolError
-from sandbox_agent.events import AssistantMessage, Notice, ToolFinished
+from sandbox_agent.events import AssistantMessage, Notice, ToolFinished, UserMessage
 from sandbox_agent.models.absent import AbsentModel
 from sandbox_agent.models.base import Answer
 from sandbox_agent.prompts import prompt
@@ -450,6 +452,8 @@ class Desk:
             served.running.append(call)
             served.waiting.pop(0)
         session, uses = served.session, [call.use for call in served.running]
+        for message in session.queue.take(Priority.LATER):  # of jobs that have ended
+            session.emit(UserMessage(agent_id=session.agent_id, content=message.content))
         content = tuple({"type": "tool_use", "id": use.id, "name": use.name, "input": use.input} for use in uses)
         session.emit(
             AssistantMessage(
@@ -464,13 +468,21 @@ class Desk:
         session.sync_soon()
 
     async def _listen(self, session: Session) -> None:
+        notes: list[str] = []
+        turns = 0
         with session.listen() as events:
             async for event in events:
                 match event:
+                    case AssistantMessage():
+                        turns += 1
+                    case UserMessage(content=content) if turns:
+                        # A client hears of what it was not told in a result with the next one.
+                        notes += [str(block["text"]) for block in content if block.get("type") == "text"]
                     case ToolFinished(call_id=call_id, content=content, is_error=is_error):
                         call = self._calls.pop(call_id, None)
                         if call is not None:
-                            call.end(ToolResult(content, is_error=is_error))
+                            call.end(with_notes(ToolResult(content, is_error=is_error), tuple(notes)))
+                            notes.clear()
                     case Notice(level="warning", text=text):
                         self._tell(f"session {session.id}: {text}")
                     case _:

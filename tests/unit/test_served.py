@@ -11,6 +11,7 @@ from engine_session import make_tool, of, read_like, recorded
 from served_rig import Rig
 
 from sandbox_agent.engine import served
+from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import ApprovalAnswer
 from sandbox_agent.errors import SandboxError, ToolError
 from sandbox_agent.events import AssistantMessage, RunFinished
@@ -123,6 +124,18 @@ async def test_a_question_that_nobody_answers_is_a_no(monkeypatch: pytest.Monkey
                 await call.news()
                 await anyio.lowlevel.checkpoint()
         assert "nobody answered" in str(call.result.content)
+
+
+async def test_the_end_of_a_job_is_told_with_the_next_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Bash promises it, and a client has no turn of its own in which to hear it. Once."""
+    rig = Rig(monkeypatch, tmp_path, [read_like("Read")], None)
+    async with rig.desk() as desk:
+        assert await result(await desk.submit("Read", {}, None, can_ask=False)) == ("Read", False)
+        rig.sessions[0].queue.put("bash_1 has ended", Priority.LATER)
+        assert "bash_1 has ended" in (await result(await desk.submit("Read", {}, None, can_ask=False)))[0]
+        assert await result(await desk.submit("Read", {}, None, can_ask=False)) == ("Read", False)
+        [tool] = rig.sessions[0].pool.definitions()
+        check_request({"model": "m", "max_tokens": 1, "messages": list(rig.sessions[0].messages), "tools": [tool]})
 
 
 async def test_what_a_client_may_not_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
