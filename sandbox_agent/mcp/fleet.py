@@ -5,6 +5,7 @@ A server that is slow, dead or wrong is told of and left out. One that changes i
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -79,6 +80,10 @@ class Fleet:
     ) -> None:
         """`openings` start the programs of servers that do not run on this machine, by the server's name. `renew` is
         called when `tools` gives others than before."""
+        for name in ("mcp.client", "mcp.shared", "client"):
+            # The package tells of what servers do with tracebacks, which have URLs in them. We tell of it ourselves.
+            logging.getLogger(name).addHandler(logging.NullHandler())
+            logging.getLogger(name).propagate = False
         self._pins = pins
         self._tell = tell
         self._progressed = progressed
