@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sandbox_agent import registry
 from sandbox_agent.cli.conduct import conduct, never_unencodable
 from sandbox_agent.cli.finish import finish
 from sandbox_agent.cli.job import Apply, Job, Screen, make_screen
+from sandbox_agent.cli.job_reports import wanted_reports, write_reports
 from sandbox_agent.cli.signals import Stop
 from sandbox_agent.config import RunConfig
 from sandbox_agent.engine.loop import run
@@ -25,6 +27,7 @@ from sandbox_agent.frontends.approve import ConsoleApprover
 from sandbox_agent.frontends.headless import OutputFormat
 from sandbox_agent.frontends.questions import ConsoleQuestions
 from sandbox_agent.frontends.summary import RunSummary
+from sandbox_agent.tools.report_findings import NAME as FINDINGS
 from sandbox_agent.types import JsonObject, Mode
 
 
@@ -39,12 +42,18 @@ def run_task(
     input_format: str = "text",
     repeat: int | None = None,
     jobs: int | None = None,
+    report: tuple[str, ...] = (),
     **options: Any,
 ) -> int:
     """The `run` command; `options` are those of `config_of`. Returns the exit code."""
+    reports = wanted_reports(report)
+    if "sarif" in reports:
+        options["allow"] = (*options["allow"], FINDINGS)
     if input_format == "stream-json":
         return talk(config_of(**options), stdin_is_task=stdin_is_task, apply=apply, output=output)
     if repeat is not None or jobs is not None:
+        if reports:
+            raise ConfigError("--report is of one run: `sandbox-agent report ID` writes that of each")
         check_repeat(repeat, apply, output, options)
         many: int = registry.load("cli", "repeat_run").repeat(
             config_of(**options), task, count=repeat, at_once=jobs or 1, as_json=output == "json"
@@ -54,7 +63,10 @@ def run_task(
         raise ConfigError("--record and --json-schema exclude each other")
     wanted = output or ("text" if headless else None)
     apply = apply or ("never" if wanted else "ask")
-    return start(config_of(**options), task, apply=apply, output=wanted, stdin_is_task=stdin_is_task, verbose=verbose)
+    config = config_of(**options)
+    return start(
+        config, task, apply=apply, output=wanted, stdin_is_task=stdin_is_task, verbose=verbose, reports=reports
+    )
 
 
 def talk(config: RunConfig, *, stdin_is_task: bool, apply: Apply | None, output: OutputFormat | None) -> int:
@@ -173,17 +185,19 @@ def start(
     verbose: bool = False,
     watch: Callable[[Event], None] | None = None,
     screen: Screen | None = None,
+    reports: Mapping[str, Path] = MappingProxyType({}),
 ) -> int:
     """Run a task in this process; returns the exit code.
 
     `output` None is for people, on a terminal or in a pipe. `watch` sees every event besides. `screen` is where it
-    shows itself, in place of our own streams.
+    shows itself, in place of our own streams. `reports` are written when it has ended, however it has.
     """
     never_unencodable()
     if screen is None:
         screen = make_screen(output, stdin_is_task=stdin_is_task, verbose=verbose)
     job = Job(config, task, apply, screen, RunSummary(changes_expected=apply == "always"), Stop(), verbose, watch)
-    return conduct(job, _session)
+    code = conduct(job, _session)
+    return write_reports(job, reports, code) if reports else code
 
 
 async def _session(job: Job) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 import webbrowser
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +14,12 @@ import click
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.past import EVENTS_FILE, folder_of
 from sandbox_agent.errors import ConfigError, RecordError
+from sandbox_agent.events import RunFinished
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.reports import story
 from sandbox_agent.reports.kinds import KINDS
+from sandbox_agent.reports.parts import Task
+from sandbox_agent.types import Usage
 
 UNREADABLE = 1
 STDOUT = "-"
@@ -57,6 +61,17 @@ def write_all(session_id: str, files: Mapping[str, Path]) -> list[str]:
         told = story.read(sessions_dir() / session_id / EVENTS_FILE)
     except RecordError as error:
         return [str(error)]
+    return _written(told, files)
+
+
+def write_unbegun(task: str, status: str, error: str | None, files: Mapping[str, Path]) -> list[str]:
+    """The same for a run that never began, and so has no record."""
+    now = time.time()
+    end = RunFinished(status=status, text="", turns=0, usage=Usage(), duration_s=0.0, error=error)
+    return _written(story.Story(tasks=[Task(text=task, time_unix_s=now, finished=end)]), files)
+
+
+def _written(told: story.Story, files: Mapping[str, Path]) -> list[str]:
     faults = []
     for kind, path in files.items():
         try:

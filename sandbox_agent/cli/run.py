@@ -22,6 +22,7 @@ Examples:
   git diff | sandbox-agent run -p -
   sandbox-agent run --check "pytest -q" --check-files "tests/**" --apply always "Fix the bug"
   sandbox-agent run --record run.bundle "Fix the failing test"
+  sandbox-agent run -p --report junit=junit.xml --report html=session.html "Fix the bug"
   sandbox-agent run -p --output json "What does this project do?" | jq -r .result
 
 \b
@@ -150,6 +151,13 @@ Exit codes: 0 done, 1 the task or a check failed, 2 usage or configuration, 3 do
     "answer_schema",
     metavar="JSON|FILE",
     help="The answer has this form: structured_output of the result. Not given in time, the task has failed.",
+)
+@click.option(
+    "--report",
+    "report",
+    metavar="KIND=FILE",
+    multiple=True,
+    help="Write html, markdown, junit or sarif at the end; sarif adds --allow ReportFindings. Repeatable.",
 )
 @click.option("-c", "--continue", "resume_last", is_flag=True, help="Go on with the newest session of this folder.")
 @click.option("--resume", metavar="ID", help="Go on with this session.")

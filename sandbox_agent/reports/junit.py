@@ -13,7 +13,9 @@ from sandbox_agent.reports.story import Story
 MAX_OUTPUT_CHARS = 20_000
 MAX_NAME_CHARS = 200
 
-_NOT_THE_TASK = frozenset({"sandbox_error", "model_error", "interrupted", "terminated", "unfinished"})
+_NOT_THE_TASK = frozenset(
+    {"sandbox_error", "model_error", "config_error", "replay_mismatch", "interrupted", "terminated", "unfinished"}
+)
 """Ends that say nothing of the task: an error of the run, and not a failure of what was tested."""
 
 

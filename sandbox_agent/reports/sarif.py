@@ -17,7 +17,9 @@ from sandbox_agent.types import JsonObject
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _NO_WORD = re.compile(r"[^a-z0-9]+")
 _RANKS = {"critical": 100.0, "high": 80.0, "medium": 50.0, "low": 20.0, "info": 5.0}
-_BROKEN_OFF = frozenset({"sandbox_error", "model_error", "interrupted", "terminated", "unfinished"})
+_BROKEN_OFF = frozenset(
+    {"sandbox_error", "model_error", "config_error", "replay_mismatch", "interrupted", "terminated", "unfinished"}
+)
 
 
 def render(story: Story) -> str:

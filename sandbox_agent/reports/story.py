@@ -70,7 +70,7 @@ class Story:
     changes: tuple[JsonObject, ...] = ()
     applied: ChangesApplied | None = None
     checks: list[CheckFinished] = field(default_factory=list)
-    """Of the last run that had any."""
+    """Of the last task."""
     other_usage: Usage = field(default_factory=Usage)
     """Of summaries and refused answers, which are no request of the conversation."""
     entries: int = 0
@@ -82,8 +82,9 @@ class Story:
 
     @property
     def status(self) -> str:
-        """How the last task ended; "unfinished" where that is not recorded."""
-        return self.tasks[-1].status if self.tasks else "unfinished"
+        """How the last task ended: "failed" where a check of it did, "unfinished" where its end is not recorded."""
+        status = self.tasks[-1].status if self.tasks else "unfinished"
+        return "failed" if status in ("done", "denied") and not all(one.passed for one in self.checks) else status
 
     @property
     def own_calls(self) -> list[Call]:
@@ -178,7 +179,7 @@ class _Teller:
                 if isinstance(event, McpServerChanged):
                     story.servers[event.server] = event
                 if isinstance(event, CheckFinished):
-                    story.checks = [*(story.checks if event.number > 1 else ()), event]
+                    story.checks.append(event)
                 self._aside(entry)
 
     def _items(self, event: Event) -> list[Item]:
@@ -216,6 +217,7 @@ class _Teller:
                     self._task = Task(text=text, time_unix_s=entry.time_unix_s, inherited=self._inherited)
                     self._task.last_unix_s = entry.time_unix_s
                     story.tasks.append(self._task)
+                    story.checks = []
             case RunFinished():
                 if event.agent_id == MAIN and self._task is not None:
                     self._task.finished, self._task = event, None

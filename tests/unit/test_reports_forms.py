@@ -181,7 +181,7 @@ def test_the_command_writes_what_it_is_asked_for(session: Path, tmp_path: Path) 
     options = [f"--{kind}={path}" for kind, path in paths.items()]
     ended = command("report", "last", *options, "--markdown", "-")
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.startswith("### sandbox-agent: denied\n")
+    assert ended.out.startswith("### sandbox-agent: failed\n")
     told = story(everything())
     assert paths["html"].read_text().startswith("<!doctype html>")
     assert json.loads(paths["sarif"].read_text())["version"] == "2.1.0"

@@ -50,7 +50,7 @@ def test_a_whole_session_is_told_in_order_with_everything_in_its_place() -> None
     assert (calls["t4"].asked is not None, calls["t4"].changed_files) == (True, 1)
     assert calls["t5"].about == "git push"
     assert [one.command for one in told.checks] == ["python3 -m pytest -q", "ruff check ."]
-    assert (told.status, told.cost_usd, len(told.requests)) == ("denied", 0.0861, 8)
+    assert (told.status, told.cost_usd, len(told.requests)) == ("failed", 0.0861, 8)
 
 
 def test_every_beginning_of_a_record_can_be_told_in_every_form() -> None:
@@ -124,7 +124,7 @@ def test_a_damaged_record_is_told_as_far_as_it_goes(tmp_path: Path) -> None:
     lines = path.read_bytes().splitlines()
     path.write_bytes(b"\n".join([*lines[:20], b'{"seq": 20, "rubbish"', *lines[21:]]))
     told = read(path)
-    assert (told.damaged_lines, told.chain_ok, told.status) == (1, False, "denied")
+    assert (told.damaged_lines, told.chain_ok, told.status) == (1, False, "failed")
     assert "1 damaged line" in KINDS["html"](told)
     assert "- record: damaged" in KINDS["markdown"](told)
     with pytest.raises(RecordError):

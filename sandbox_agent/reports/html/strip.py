@@ -18,7 +18,7 @@ LONGEST_PAUSE_S = 30.0
 
 def strip(calls: Sequence[Call]) -> Markup | None:
     """None where nothing ran."""
-    spans = [(call.time_unix_s, _end(call), call) for call in calls]
+    spans = [(_start(call), _end(call), call) for call in calls]
     if not spans:
         return None
     place = _Axis(sorted({moment for start, end, _ in spans for moment in (start, end)}))
@@ -43,9 +43,13 @@ def strip(calls: Sequence[Call]) -> Markup | None:
     return el("svg", join(bars), cls="strip", role="img", aria_label=label, **size)
 
 
+def _start(call: Call) -> float:
+    return call.started_unix_s or call.time_unix_s
+
+
 def _end(call: Call) -> float:
     took = call.finished.duration_s if call.finished is not None else 0.0
-    return (call.started_unix_s or call.time_unix_s) + max(0.0, took)
+    return _start(call) + max(0.0, took)
 
 
 class _Axis:
