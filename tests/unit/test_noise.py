@@ -1,0 +1,49 @@
+"""What is noise and what is not, and that the documentation lists every rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sandbox_agent.records.noise import LEFT_OUT_OF_TREES, RULES, Noise, Rule, counts_in_tree
+
+PAGE = (Path(__file__).parents[2] / "docs" / "replay.md").read_text()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_rule_finds_its_example_and_is_documented(rule: Rule) -> None:
+    """Whole, and by its name in the table."""
+    assert rule.pattern.search(rule.example)
+    assert Noise().text(rule.example) != rule.example
+    assert f"| {rule.name} |" in PAGE
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["3 passed", "line 42", "1.2.3", "version 10", "0x1f", "id 123456", "2026", "sha " + "ab" * 32, "v1s"],
+)
+def test_other_numbers_are_no_noise(text: str) -> None:
+    """Counts, versions, hashes, lines: a difference in them counts."""
+    assert Noise().text(text) == text
+
+
+def test_two_runs_of_one_thing_compare_equal() -> None:
+    """In another folder, as another user, at another time."""
+    here = Noise(["/home/me/project", "/srv/copy"], [1000, 4242])
+    one = "in /home/me/project/a.py: 3 passed in 0.12s, uid=1000(agent) 1000\n-rw-r--r-- 1 agent agent 2 Nov 30 12:00 a"
+    two = "in /srv/copy/a.py: 3 passed in 1.02s, uid=4242(agent) 4242\n-rw-r--r-- 1 agent agent 2 Dec  1 04:11 a"
+
+    assert here.text(one) == here.text(two)
+    assert here.text("/home/me/project-2") == "/home/me/project-2"
+
+
+def test_what_does_not_count_in_trees_is_documented() -> None:
+    """And nothing else is left out."""
+    assert not counts_in_tree("a/__pycache__/b.cpython-311.pyc")
+    assert not counts_in_tree(".git/index")
+    assert not counts_in_tree("sub/.git/index")
+    assert counts_in_tree(".git/HEAD")
+    assert counts_in_tree("index")
+    assert counts_in_tree("x.git/index")
+    assert all(f"`{pattern}`" in PAGE for pattern in LEFT_OUT_OF_TREES)
