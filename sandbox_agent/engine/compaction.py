@@ -34,6 +34,10 @@ _MARKS = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
 _READERS = ("Read", "NotebookRead")
 _PATHS = ("file_path", "notebook_path")
 _RESULT_CHARS, _INPUT_CHARS = 600, 300
+_OPENS_OR_CLOSES = re.compile(
+    r"<(?=\s*/?\s*(?:conversation-summary|todo-list|recent-files|permissions|background|log)\b)", re.IGNORECASE
+)
+"""The beginning of a mark that tells a part of a summary, or the log for it, from what is around."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +88,9 @@ def compacted(messages: Sequence[JsonObject], summary: str, facts: Facts, window
         summary=_unmarked(summary.strip()),
         todo=_todo(messages),
         files=_files(messages),
-        permissions=facts.permissions or _NONE,
-        background=facts.background or _NONE,
-        cwd=facts.cwd,
+        permissions=_unmarked(facts.permissions) or _NONE,
+        background=_unmarked(facts.background) or _NONE,
+        cwd=_unmarked(facts.cwd),
     )
     first, later = _said(before, int(SAID_PART * window_tokens))
     shorter = list(tail)
@@ -113,7 +117,7 @@ def digest_request(messages: Sequence[JsonObject], focus: str | None, window_tok
     if len(log) > room:
         head = room // 4
         log = f"{log[:head]}\n[... {len(log) - room:,} characters left out ...]\n{log[head - room :]}"
-    text = prompt("engine/compact_digest").format(log=log.replace("</log>", ""), instructions=_instructions(focus))
+    text = prompt("engine/compact_digest").format(log=_unmarked(log), instructions=_instructions(focus))
     return [{"role": "user", "content": [_text(text)]}]
 
 
@@ -240,8 +244,8 @@ def _with_text(messages: Sequence[JsonObject], text: str) -> list[JsonObject]:
 
 
 def _unmarked(text: str) -> str:
-    """Without the marks that the parts of a summary are told by."""
-    return re.sub(r"</?(?:conversation-summary|todo-list|recent-files|permissions)>", "", text)
+    """With nothing in it that ends, or begins, a part. Nothing is taken out: what is left could be a mark then."""
+    return _OPENS_OR_CLOSES.sub("&lt;", text)
 
 
 def _is_summary(block: JsonObject) -> bool:
