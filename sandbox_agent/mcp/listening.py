@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import json
 import os
 import socket
 import sys
@@ -44,6 +45,7 @@ async def _standard_streams() -> AsyncGenerator[Streams, None]:
     os.dup2(2, 1)  # whatever else writes there must not come between the messages
     heard, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
+    refusals = outgoing.clone()
     loop = asyncio.get_running_loop()
 
     def read() -> None:
@@ -51,8 +53,11 @@ async def _standard_streams() -> AsyncGenerator[Streams, None]:
         with contextlib.suppress(RuntimeError, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             with os.fdopen(os.dup(0), "rb") as lines:
                 while line := lines.readline(MAX_LINE_BYTES):
-                    if line.strip():
-                        asyncio.run_coroutine_threadsafe(heard.send(_message(line)), loop).result()
+                    message = _message(line)
+                    if message is not None:
+                        asyncio.run_coroutine_threadsafe(heard.send(message), loop).result()
+                    elif (told := refusal(line)) is not None:
+                        asyncio.run_coroutine_threadsafe(refusals.send(told), loop).result()
             asyncio.run_coroutine_threadsafe(heard.aclose(), loop).result()
 
     async def write() -> None:
@@ -70,14 +75,28 @@ async def _standard_streams() -> AsyncGenerator[Streams, None]:
         try:
             yield incoming, outgoing
         finally:
+            refusals.close()
             tasks.cancel_scope.cancel()
 
 
-def _message(line: bytes) -> SessionMessage | Exception:
+def _message(line: bytes) -> SessionMessage | None:
     try:
         return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValidationError as exc:
-        return exc
+    except ValidationError:
+        return None
+
+
+def refusal(line: bytes) -> SessionMessage | None:
+    """The answer to a line that is no message, so that nobody waits for one; None where it does not say to what."""
+    try:
+        given = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    request_id = given.get("id") if isinstance(given, dict) and "method" in given else None
+    if not isinstance(request_id, str | int) or isinstance(request_id, bool) or not str(request_id).isprintable():
+        return None
+    error = mcp_types.ErrorData(code=mcp_types.INVALID_REQUEST, message="this is no message that can be read")
+    return SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -16,7 +16,7 @@ from served_rig import Rig
 from sandbox_agent.cli.mcp.serving import answer
 from sandbox_agent.engine import served
 from sandbox_agent.frontends.sanitise import sanitise
-from sandbox_agent.mcp import serve
+from sandbox_agent.mcp import listening, serve
 from sandbox_agent.mcp.serve import Service
 from sandbox_agent.policy.load import load_policy
 from sandbox_agent.types import ToolResult
@@ -155,6 +155,25 @@ async def test_what_is_wrong_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: 
             assert (result.is_error, told in text_of(result)) == (True, True), text_of(result)
         with pytest.raises(MCPError, match="no tool 'SessionApply'"):
             await client.call_tool("SessionApply", {})
+
+
+@pytest.mark.parametrize(
+    ("line", "answered"),
+    [
+        (b'{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"\\ud800"}}', 6),  # half a character
+        (b'{"jsonrpc":"2.0","id":"a","method":"x","params":[1]}', "a"),
+        (b'{"jsonrpc":"2.0","id":"\\ud800","method":"x"}', None),
+        (b'{"jsonrpc":"2.0","id":true,"method":"x"}', None),
+        (b'{"jsonrpc":"2.0","id":1,"result":"\\ud800"}', None),  # an answer is not answered
+        (b"[1]", None),
+        (b"noise", None),
+        (b"[" * 100_000, None),
+    ],
+)
+def test_a_line_that_is_no_message_is_answered_where_it_says_to_what(line: bytes, answered: Any) -> None:
+    """Else a client would wait for its answer for good."""
+    told = listening.refusal(line)
+    assert (None if told is None else told.message.id) == answered  # type: ignore[union-attr]
 
 
 async def test_sessions_come_and_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
