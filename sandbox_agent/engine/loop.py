@@ -72,12 +72,14 @@ async def run(session: Session, task: str | None) -> AsyncGenerator[Event, None]
 
     Args:
         session: whose first agent is to do it.
-        task: what; None goes on with what waits in the session's queue.
+        task: what; None goes on with what waits in the session's queue, or with a conversation that waits for its
+            answer.
 
     Raises:
         ValueError: there is no task and nothing waits.
     """
-    if task is None and not session.queue.waiting():
+    unanswered = bool(session.messages) and session.messages[-1]["role"] == "user"
+    if task is None and not session.queue.waiting() and not unanswered:
         raise ValueError("there is no task, and nothing waits in the queue")
     events = session.listen()
     ended = anyio.Event()
@@ -339,7 +341,8 @@ def _status_of(fault: SandboxAgentError) -> str:
 def conclude(session: Session, progress: Progress) -> None:
     """The end of the first agent's run."""
     answer = session.answer
-    if answer is not None and answer.value is None and progress.stop in ("done", "denied"):
+    missing = answer is not None and answer.value is None and progress.stop in ("done", "denied")
+    if answer is not None and missing:
         progress.stop, progress.error = "failed", answer.missing
     if session.hooks is not None:
         session.hooks.status = progress.stop or "failed"
@@ -356,6 +359,7 @@ def conclude(session: Session, progress: Progress) -> None:
             cost_usd=session.budget.cost_usd,
             model_usage=dict(session.budget.usage),
             structured_output=answer.value if answer is not None else None,
+            answer_missing=missing,
             api_status=progress.fault.status if isinstance(progress.fault, ModelError) else None,
         )
     )

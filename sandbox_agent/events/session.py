@@ -264,7 +264,8 @@ class RunFinished(Event):
 
     `usage` is of all agents together, `model_usage` the same by the model's name. `cost_usd` is None where it is not
     known, or where nothing was used. `api_status` is the HTTP status of a model error, None where there was none.
-    `structured_output` is the answer in the form that was asked for, None where none was, or where it was not given.
+    `structured_output` is the answer in the form that was asked for, None where none was, or where it was not given,
+    which is then `answer_missing` and makes a task that came to its end a failed one.
     """
 
     type: ClassVar[str] = "run_finished"
@@ -279,6 +280,7 @@ class RunFinished(Event):
     model_usage: dict[str, Usage] = field(default_factory=dict)
     api_status: int | None = None
     structured_output: JsonObject | None = None
+    answer_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

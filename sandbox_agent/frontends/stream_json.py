@@ -26,6 +26,9 @@ from sandbox_agent.frontends.system_lines import line_of
 from sandbox_agent.types import JsonObject, Usage
 
 _SUBTYPES = {"done": "success", "denied": "success"}
+ANSWER_MISSING = "error_max_structured_output_retries"
+"""The subtype of a task that ended without the structured answer it was to give."""
+
 _LIMIT_SUBTYPES = {"turns": "error_max_turns", "cost_usd": "error_max_budget_usd"}
 
 
@@ -40,6 +43,8 @@ def result(summary: RunSummary) -> JsonObject:
     subtype = _SUBTYPES.get(status, "error_during_execution")
     if status == "limit" and limit is not None:
         subtype = _LIMIT_SUBTYPES.get(limit.limit, "error_limit")
+    if finished is not None and finished.answer_missing and summary.fault_status is None:
+        subtype = ANSWER_MISSING
     error = summary.error
     return {
         "type": "result",
@@ -52,8 +57,10 @@ def result(summary: RunSummary) -> JsonObject:
         "num_turns": finished.turns if finished else 0,
         "duration_ms": round(finished.duration_s * 1000) if finished else 0,
         "stop_reason": summary.stop_reason,
+        "terminal_reason": _terminal_reason(status, limit.limit if limit is not None else None),
         "usage": asdict(finished.usage if finished else Usage()),
         "model_usage": {name: asdict(used) for name, used in finished.model_usage.items()} if finished else {},
+        "modelUsage": {name: _camel(used) for name, used in finished.model_usage.items()} if finished else {},
         "total_cost_usd": finished.cost_usd if finished else None,
         "limit": {"name": limit.limit, "value": limit.value} if limit is not None and status == "limit" else None,
         "permission_denials": [
@@ -68,6 +75,23 @@ def result(summary: RunSummary) -> JsonObject:
         "exit_code": summary.exit_code,
         "error": error,
     } | ({"errors": [error or status]} if subtype != "success" else {})
+
+
+def _terminal_reason(status: str, limit: str | None) -> str:
+    """Why it ended, in the field's words where it has any, else the status."""
+    if status == "limit":
+        return {"turns": "max_turns", "cost_usd": "max_budget_usd"}.get(limit or "", f"max_{limit}")
+    return {"done": "completed", "denied": "completed", "model_error": "api_error"}.get(status, status)
+
+
+def _camel(used: Usage) -> JsonObject:
+    """The same figures as in `model_usage`, named as the field names them."""
+    return {
+        "inputTokens": used.input_tokens,
+        "outputTokens": used.output_tokens,
+        "cacheReadInputTokens": used.cache_read_input_tokens,
+        "cacheCreationInputTokens": used.cache_creation_input_tokens,
+    }
 
 
 def changes(summary: RunSummary) -> JsonObject:

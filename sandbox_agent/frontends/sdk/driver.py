@@ -33,6 +33,7 @@ from sandbox_agent.frontends.sdk.hooks import SdkHooks
 from sandbox_agent.frontends.sdk.lines import Lines, Turn
 from sandbox_agent.frontends.sdk.settings import SdkSettings, lets_edit
 from sandbox_agent.frontends.sdk.wire import NoAnswerError, Wire
+from sandbox_agent.frontends.stream_json import ANSWER_MISSING
 from sandbox_agent.prompts import prompt
 from sandbox_agent.tools.base import Tool
 from sandbox_agent.tools.jobs import JobKind
@@ -304,11 +305,10 @@ class Driver:
         """Bring the changes to the folder where the program consented, and end the turn with its result."""
         more = await self._changes(session)
         finished = self._lines.turn.finished
-        if session.answer is not None and finished is not None:
-            if finished.structured_output is not None:
-                more["structured_output"] = finished.structured_output
-            elif finished.error == session.answer.missing:
-                more |= {"subtype": "error_max_structured_output_retries", "terminal_reason": "completed"}
+        if finished is not None and finished.structured_output is not None:
+            more["structured_output"] = finished.structured_output
+        elif finished is not None and finished.answer_missing:
+            more |= {"subtype": ANSWER_MISSING, "terminal_reason": "completed"}
         if finished is not None:
             self.status = finished.status
         line = self._lines.result(session, more)
