@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from sandbox_agent.cli.signals import Stop
 from sandbox_agent.config import RunConfig
 from sandbox_agent.events import CheckFinished, EgressDecided, Event, FolderDrifted, Notice
+from sandbox_agent.frontends import asides
 from sandbox_agent.frontends.console import ConsoleView
 from sandbox_agent.frontends.drift import drift_line
 from sandbox_agent.frontends.headless import Output, OutputFormat, make_output
@@ -60,7 +61,8 @@ class Job:
             elif isinstance(event, Notice) and event.level == "warning":
                 self.screen.printer.line(f"! {sanitise(event.text)}")
             elif isinstance(event, CheckFinished):
-                self.screen.printer.line(f"check {sanitise(event.command)}: {sanitise(event.outcome)}")
+                for line in asides.lines(event, verbose=False):
+                    self.screen.printer.line(line)
             elif isinstance(event, EgressDecided):
                 line = decision_line(event, verbose=False)
                 if line is not None:

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import click
 
+from sandbox_agent import registry
 from sandbox_agent.cli import audit, removing, resume, session_export, spent, steps
 from sandbox_agent.cli.session_index import indexed_rows
 from sandbox_agent.cli.session_rows import STATUSES, Filter, Since
 from sandbox_agent.config import sessions_dir, state_dir
 from sandbox_agent.engine.past import EVENTS_FILE, find_session, session_ids
+from sandbox_agent.events import CheckFinished
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.frontends.words import shorten
 from sandbox_agent.tape import read_tape
@@ -74,12 +76,14 @@ def list_sessions(
 
 @COMMAND.command(
     name="show",
-    epilog="\b\nExamples:\n  sandbox-agent sessions show last\n  sandbox-agent sessions show last --json | jq .step\n",
+    epilog="\b\nExamples:\n  sandbox-agent sessions show last\n  sandbox-agent sessions show last --json | jq .step\n"
+    "  sandbox-agent sessions show last --costs\n",
     short_help="Show the steps of a session with the files each changed, and what its runs used.",
 )
 @click.argument("session_id", metavar="ID")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a step, unsanitised.")
-def show(session_id: str, as_json: bool) -> int:
+@click.option("--costs", is_flag=True, help="What each request and call used: tokens, money, CPU, memory, bytes.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a step (or a request and call), unsanitised.")
+def show(session_id: str, costs: bool, as_json: bool) -> int:
     """The steps of session ID ("last" is the newest): what made each, the files it changed, and what each run used.
 
     `sandbox-agent undo ID --to STEP` goes back to one, `sandbox-agent fork ID --at STEP` begins a new session at it.
@@ -87,6 +91,9 @@ def show(session_id: str, as_json: bool) -> int:
     sessions = sessions_dir()
     found = find_session(sessions, session_id)
     entries = read_tape(sessions / found / EVENTS_FILE).entries
+    if costs:
+        registry.load("cli", "costs").show(entries, as_json=as_json)
+        return 0
     rows = steps.rows(entries)
     if not rows and not as_json:
         click.echo("There are no steps: nothing was checkpointed in this session.", err=True)
@@ -102,6 +109,8 @@ def show(session_id: str, as_json: bool) -> int:
         if row.event.changed_count > SHOWN_CHANGES:
             click.echo(f"    and {row.event.changed_count - SHOWN_CHANGES:,} more")
     if not as_json:
+        for check in (entry.event for entry in entries if isinstance(entry.event, CheckFinished)):
+            click.echo(f"check     {sanitise(check.command)}: {sanitise(check.outcome)}")
         _show_spent(spent.runs(entries))
     return 0
 

@@ -47,6 +47,9 @@ TAIL_CHARS = 8_000
 START_S = 120.0
 """For the container and its tree, on top of the time of the check itself."""
 
+LONGEST_S = 24 * 3600
+"""A check may take."""
+
 SHOWN_PATHS = 1_000
 
 ENVIRONMENT = MappingProxyType(
@@ -84,8 +87,8 @@ def refuse_bad(config: RunConfig) -> None:
     for command in config.checks:
         if not command.strip() or "\0" in command or len(command.encode()) > 100 * KIB:
             raise ConfigError("--check: give a command of at most 100 KiB, such as --check 'pytest -q'")
-    if not config.check_timeout_s > 0:
-        raise ConfigError(f"check_timeout_s {config.check_timeout_s:g}: give a number of seconds above 0")
+    if not 0 < config.check_timeout_s <= LONGEST_S:
+        raise ConfigError(f"--check-timeout {config.check_timeout_s:g}: give seconds, above 0 and up to {LONGEST_S}")
     if config.check_files and not config.checks:
         raise ConfigError("--check-files: there is no --check that they could be for")
     try:

@@ -78,7 +78,9 @@ def test_it_is_told_to_people_and_programs() -> None:
     [
         ({"checks": ("  ",)}, "--check: give a command"),
         ({"checks": ("a" * 200_000,)}, "--check: give a command"),
-        ({"checks": ("true",), "check_timeout_s": 0.0}, "check_timeout_s 0"),
+        ({"checks": ("true",), "check_timeout_s": 0.0}, "--check-timeout 0: give seconds"),
+        ({"checks": ("true",), "check_timeout_s": float("inf")}, "--check-timeout inf"),
+        ({"checks": ("true",), "check_timeout_s": float("nan")}, "--check-timeout nan"),
         ({"check_files": ("tests/**",)}, "there is no --check"),
         ({"checks": ("true",), "check_files": ("../x",)}, "'../x': give a pattern"),
         ({"checks": ("true",), "check_files": ("!tests/**",)}, "give a pattern"),
