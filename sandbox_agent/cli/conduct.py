@@ -93,7 +93,7 @@ def _explain_end(job: Job) -> None:
     if cause is not None and summary.started is not None:
         kept(job, summary.started.session_id)
     if job.screen.view is not None:
-        for line in summary.network.lines():
+        for line in (*summary.resources.lines(), *summary.network.lines()):
             job.say(line, "dim")
     if summary.record_head is not None and job.screen.view is not None:
         job.say(f"record head {summary.record_head}", "dim")

@@ -69,6 +69,7 @@ def result(summary: RunSummary) -> JsonObject:
         ],
         "contradictions": summary.contradictions,
         "checks": [one.as_json() for one in summary.checks],
+        "resources": summary.resources.as_json(),
         "hosts_asked": summary.network.as_json(),
         **changes(summary),
         "record_head": summary.record_head,

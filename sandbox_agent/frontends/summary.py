@@ -20,6 +20,7 @@ from sandbox_agent.events import (
     SessionStarted,
 )
 from sandbox_agent.frontends.network import HostsAsked
+from sandbox_agent.frontends.resources import Resources
 from sandbox_agent.types import JsonObject
 
 EXIT_CODES = {
@@ -68,6 +69,8 @@ class RunSummary:
     """Path to kind, as last told."""
     network: HostsAsked = field(default_factory=HostsAsked)
     """Which hosts were asked for, and what became of it."""
+    resources: Resources = field(default_factory=Resources)
+    """What the calls used on this machine."""
     stop_reason: str | None = None
     contradictions: list[JsonObject] = field(default_factory=list)
     """Calls that did other than they declared, see `CallEffects`."""
@@ -97,8 +100,10 @@ class RunSummary:
                 self.drifted |= {str(one["path"]): str(one["kind"]) for one in event.changed}
             case EgressDecided() | EgressEnded():
                 self.network.feed(event)
-            case CallEffects() if event.contradictions:
-                self.contradictions.append(_contradiction(event))
+            case CallEffects():
+                self.resources.feed(event)
+                if event.contradictions:
+                    self.contradictions.append(_contradiction(event))
             case LimitReached(agent_id="main"):
                 self.limit = event
             case AssistantMessage(agent_id="main"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sandbox_agent.engine.budget import amount
 from sandbox_agent.frontends import words
@@ -23,6 +23,17 @@ class Totals:
     max_rss_bytes: int | None
     sent_bytes: int | None
     received_bytes: int | None
+
+    def as_json(self) -> JsonObject:
+        return {
+            "kind": "total",
+            **asdict(self.usage),
+            "cost_usd": self.cost_usd,
+            "cpu_s": self.cpu_s,
+            "max_rss_bytes": self.max_rss_bytes,
+            "sent_bytes": self.sent_bytes,
+            "received_bytes": self.received_bytes,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ RESULT = {
     "permission_denials": DENIALS,
     "contradictions": [],
     "checks": [],
+    "resources": {"calls": 0, "cpu_s": None, "max_rss_bytes": None},
     "hosts_asked": [],
     "applied_files": ["a.py"],
     "partially_applied_files": [],

@@ -17,7 +17,8 @@ from cli_calls import call as command
 from report_rig import ID, STARTED, call, everything, long_session, story, text, turn, use
 
 from sandbox_agent.config import sessions_dir
-from sandbox_agent.events import Event, RunFinished, UserMessage
+from sandbox_agent.events import CallEffects, Event, RunFinished, UserMessage
+from sandbox_agent.frontends.resources import Resources
 from sandbox_agent.reports.html.page import MAX_BYTES
 from sandbox_agent.reports.kinds import KINDS
 from sandbox_agent.tape import TapeWriter
@@ -188,6 +189,31 @@ def test_the_command_writes_what_it_is_asked_for(session: Path, tmp_path: Path) 
     assert ElementTree.parse(paths["junit"]).getroot().get("tests") == str(len(told.checks) + 1)
     assert {path.stat().st_mode & 0o777 for path in paths.values()} <= {0o644, 0o664, 0o600}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html", "r.junit", "r.sarif", "state"]
+
+
+def test_costs_are_a_table_or_a_line_each(session: Path) -> None:
+    """By request, by call, and in all; with nothing that a terminal would act on."""
+    shown = command("sessions", "show", "last", "--costs")
+    assert shown.code == 0
+    lines = shown.out.splitlines()
+    assert lines[1].split() == ["1", "main", "9,590", "8,000", "140", "0.0041", "0.00", "s"]
+    [install] = [line for line in lines if line.startswith("Bash") and "pip install" in line]
+    assert " ".join(install.split()[4:]) == "0.24 s 2.20 s 67.7 MiB 62 bytes 10 bytes 2.3 KiB 79.1 KiB"
+    assert lines[-1].startswith("in all: 78,160 tokens in (64,000 from the cache), 1,120 out, 0.0861 USD, 3.62 s CPU")
+    rows = [json.loads(line) for line in command("sessions", "show", "last", "--costs", "--json").out.splitlines()]
+    assert [row["kind"] for row in rows] == ["request"] * 8 + ["call"] * 9 + ["total"]
+    assert rows[-1]["received_bytes"] == 81_000
+
+
+def test_a_run_ends_with_what_its_calls_used() -> None:
+    """For people a line, where anything is known."""
+    used = Resources()
+    assert used.lines() == []
+    for event in everything():
+        if isinstance(event, CallEffects):
+            used.feed(event)
+    assert used.lines() == ["7 calls: 3.62 s CPU, peak memory 67.7 MiB"]
+    assert used.as_json() == {"calls": 7, "cpu_s": pytest.approx(3.62), "max_rss_bytes": 71_000_000}
 
 
 def test_the_command_says_what_is_missing(session: Path, tmp_path: Path) -> None:
