@@ -15,6 +15,7 @@ from sandbox_agent import registry
 from sandbox_agent.engine import egress
 from sandbox_agent.engine.late import LateSandbox
 from sandbox_agent.engine.session import Session
+from sandbox_agent.errors import SandboxError
 from sandbox_agent.policy.policy import SandboxSettings
 from sandbox_agent.policy.servers import McpServer
 from sandbox_agent.sandboxes.base import Sandbox, Stream
@@ -47,7 +48,7 @@ class OwnContainer:
         self._folder: Path | None = None
 
     async def open(self) -> Stream:
-        """Start the server's program in it; the container is made the first time.
+        """Start the server's program in it; the container is made the first time, and anew after it was lost.
 
         Raises:
             SandboxStartError, SandboxUnavailableError: it cannot be made.
@@ -55,8 +56,13 @@ class OwnContainer:
         """
         if self._sandbox is None:
             self._sandbox = await self._made()
-        await self._sandbox.start()
-        return await self._sandbox.open(self._server.command, env=self._server.env)
+        try:
+            await self._sandbox.start()
+            return await self._sandbox.open(self._server.command, env=self._server.env)
+        except SandboxError:
+            lost, self._sandbox = self._sandbox, None
+            await lost.close()
+            raise
 
     async def close(self) -> None:
         """Remove it, and its folder. Shielded, bounded, safe to call twice."""

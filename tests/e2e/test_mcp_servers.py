@@ -61,7 +61,9 @@ def _entries(root: str, python: str, files: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def _ran(program: Program, servers: dict[str, Any], calls: list[Any], **sandbox: Any) -> tuple[Any, list[Any]]:
+def _ran(
+    program: Program, servers: dict[str, Any], calls: list[Any], *more: str, **sandbox: Any
+) -> tuple[Any, list[Any]]:
     """The document of a run with these servers and calls, and its record."""
     policy = program.home / "policy.yaml"
     program.home.mkdir(exist_ok=True)
@@ -69,7 +71,7 @@ def _ran(program: Program, servers: dict[str, Any], calls: list[Any], **sandbox:
     policy.write_text(json.dumps(settings | {"rules": {"allow": [f"mcp__{name}__*" for name in servers]}}))
     script = program.script([{"tools": calls}, DONE])
     options = ("--policy", str(policy), "--model", script, "--output", "json", "--apply", "always", "--allow", "Bash")
-    ended = program.call("run", *options, "x")
+    ended = program.call("run", *options, *more, "x")
     assert ended.code in (0, 1), ended.stderr
     record = [json.loads(line) for line in (program.session() / "events.jsonl").read_text().splitlines()]
     return ended.document, record
@@ -147,13 +149,15 @@ def test_public_servers_work_in_every_place(program: Program, public: Public, pl
     assert not list(program.session().glob("mcp-*"))
 
 
+def evil(*modes: str, **more: Any) -> dict[str, Any]:
+    """An entry of a hostile server, whose program needs nothing but Python where it runs."""
+    return {"command": "python3", "args": ["-c", HOSTILE.read_text(), *modes], "call_timeout_s": 5, **more}
+
+
 def test_hostile_servers_cost_a_run_nothing_but_their_tools(program: Program) -> None:
     """One that hangs, one that floods, one that dies in a call and one that leaves a daemon, in both kinds of
-    containers: the others answer, the run ends as it would, and no container is left."""
-
-    def evil(*modes: str, **more: Any) -> dict[str, Any]:
-        return {"command": "python3", "args": ["-c", HOSTILE.read_text(), *modes], "call_timeout_s": 5, **more}
-
+    containers: the others answer, the run ends as it would, and no container is left. One that a command has killed
+    is there again at its next call."""
     own = {"place": "own"}
     servers = {
         "hangs": evil("hang_in_start", startup_timeout_s=2),
@@ -162,12 +166,15 @@ def test_hostile_servers_cost_a_run_nothing_but_their_tools(program: Program) ->
         "dies_apart": evil("die_in_call", **own),
         "endless": evil("endless", **own),
         "daemon": evil("child", "daemon", "stays"),
-        "good": evil(),
+        "good": evil("label=good"),
     }
     names = ["dies", "dies", "dies_apart", "dies_apart", "endless", "daemon", "good"]
-    calls = [*(use(f"mcp__{name}__echo") for name in names), bash("echo still here")]
+    # It looks for the words of the one server, and so does not find itself.
+    find = "for p in glob.glob('/proc/[0-9]*/cmdline') if b'label' + b'=good' in open(p, 'rb').read()"
+    killed = f'python3 -c "import glob, os; [os.kill(int(p[6:-8]), 9) {find}]"; echo still here'
+    calls = [*(use(f"mcp__{name}__echo") for name in names), bash(killed), *[use("mcp__good__echo")] * 2]
 
-    document, record = _ran(program, servers, calls)
+    document, record = _ran(program, servers, calls, "--mode", "bypassPermissions")
 
     results = _results(record)
     states = {
@@ -181,5 +188,27 @@ def test_hostile_servers_cost_a_run_nothing_but_their_tools(program: Program) ->
     assert "a line without an end" in results[4]
     assert results[5:7] == ["echo {}", "echo {}"]
     assert results[7].startswith("still here")
+    assert results[9] == "echo {}"
     assert document["subtype"] == "success"
     assert _left() == []
+
+
+def test_a_killed_run_leaves_no_container_of_a_server(program: Program) -> None:
+    """kill -9: the next reap finds the server's container as it finds the session's."""
+    policy = program.home / "policy.yaml"
+    program.home.mkdir(exist_ok=True)
+    policy.write_text(json.dumps({"extends": "default", "mcp": {"servers": {"apart": evil(place="own")}}}))
+    script = program.script([{"tools": [bash("sleep 300", timeout=400_000)]}])
+    options = ("--policy", str(policy), "--allow", "Bash", "--model", script, "--output", "json", "-v")
+    with program.start("run", *options, "x") as process:
+        assert process.stderr is not None
+        while b"* Bash sleep" not in (line := process.stderr.readline()):
+            assert line, "it ended before the command began"
+        there = _left()
+        process.kill()
+        process.communicate()
+
+    program.call("reap")
+
+    (name,) = [one for one in there if program.session().name in one]
+    assert name not in _left()
