@@ -27,7 +27,8 @@ _BY_NAME = "a link or special file goes only when its own path is named"
     name="apply",
     epilog="\b\nExamples:\n  sandbox-agent apply last\n  sandbox-agent apply last --all\n"
     "  sandbox-agent apply last src/ 'docs/*.md'\n  sandbox-agent apply last --hunks src/main.py\n"
-    "  sandbox-agent apply last --all --json | jq .conflicts\n",
+    "  sandbox-agent apply last --all --json | jq .conflicts\n\n"
+    "\b\nExit codes: 0 nothing stood in the way, 1 a file is in conflict (yours stays), 2 usage or no such session.\n",
     short_help="Apply the kept changes of a session to your folder.",
 )
 @click.argument("session_id", metavar="ID")

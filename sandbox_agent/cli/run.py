@@ -28,7 +28,7 @@ Examples:
 \b
 Exit codes: 0 done, 1 the task or a check failed, 2 usage or configuration, 3 done but permissions were denied,
 4 a limit was hit, 5 the sandbox is unavailable or died, 6 model error, 7 replay mismatch,
-130 and 143 ended by a signal.
+130 and 143 ended by a signal, 141 whoever read the output went away.
 """
 
 

@@ -201,8 +201,10 @@ def _noted(taken: Taken) -> str:
 
 def _json(path: Path) -> Any:
     try:
-        if not path.is_file():
+        if not path.exists():
             raise ConfigError(f"{path}: there is no such file")
+        if not path.is_file():
+            raise ConfigError(f"{path}: settings are a regular file, not a folder, pipe, socket or device")
         with path.open("rb") as file:
             raw = file.read(MAX_FILE_BYTES + 1)
         if len(raw) > MAX_FILE_BYTES:

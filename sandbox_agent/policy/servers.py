@@ -188,7 +188,9 @@ def read_servers(path: Path, host: frozenset[str]) -> tuple[McpServer, ...]:
     except UnicodeDecodeError as exc:
         raise PolicyError(f"the file is not UTF-8 text (byte {exc.start})", location=str(path)) from exc
     except PolicyError as exc:
-        raise PolicyError(f"--mcp-config: {str(exc).replace('the policy', 'the file')}") from exc
+        raise PolicyError(
+            f"--mcp-config: {str(exc).replace('the policy', 'the file').replace('a policy is', 'this must be')}"
+        ) from exc
     document = parse_document(text, str(path))  # JSON is YAML, and this way every fault has its line
     if document.faults:
         raise document.faults[0]

@@ -15,6 +15,7 @@ from sandbox_agent.sandboxes.base import ExecResult
 from sandbox_agent.tools.base import ToolContext, ToolInput, build_tool
 from sandbox_agent.tools.file_access import PathText
 from sandbox_agent.tools.globs import compile_glob
+from sandbox_agent.tools.lines import counted
 from sandbox_agent.tools.search_root import SearchRoot, search_root
 from sandbox_agent.types import PathAccess, Subject, ToolResult
 
@@ -122,7 +123,7 @@ def _result(value: GlobInput, root: SearchRoot, pattern: str, listing: _Listing,
     if not complete:
         notes.append(f"The search was stopped after {_WALK_S:g} s: files are missing. Narrow path or pattern.")
     if listing.unreadable:
-        notes.append(f"{listing.unreadable} directories could not be read.")
+        notes.append(f"{counted(listing.unreadable, 'directory', 'directories')} could not be read.")
     if root.withheld_note is not None:
         notes.append(root.withheld_note)
     if not shown:

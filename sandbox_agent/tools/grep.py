@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 from sandbox_agent.prompts import prompt
 from sandbox_agent.tools.base import ToolContext, ToolInput, build_tool
 from sandbox_agent.tools.file_access import PathText
+from sandbox_agent.tools.lines import counted, lines_worded
 from sandbox_agent.tools.ripgrep import FILES_ONLY, MAX_LINE_BYTES, TIMEOUT_S, Found, Search, search
 from sandbox_agent.tools.search_root import SearchRoot, search_root
 from sandbox_agent.types import PathAccess, Subject, ToolResult
@@ -63,7 +64,13 @@ async def run(value: GrepInput, ctx: ToolContext) -> ToolResult:
             return _count(value, root, result)
         case "files_with_matches":
             paths = [root.shown(found.path) for found in result.found]
-            return _listed(value, root, result, paths, f"{len(paths):,} files have matches")
+            return _listed(
+                value,
+                root,
+                result,
+                paths,
+                f"{counted(len(paths), 'file')} {'has' if len(paths) == 1 else 'have'} matches",
+            )
 
 
 def _options(value: GrepInput) -> list[str]:
@@ -91,7 +98,7 @@ def _context(value: GrepInput) -> list[str]:
 def _content(value: GrepInput, root: SearchRoot, result: Search) -> ToolResult:
     lines = [_line(value, root, found) for found in result.found]
     files = len({found.path for found in result.found if found.path})
-    return _listed(value, root, result, lines, f"{len(lines):,} lines in {files:,} files")
+    return _listed(value, root, result, lines, f"{lines_worded(len(lines))} in {counted(files, 'file')}")
 
 
 def _line(value: GrepInput, root: SearchRoot, found: Found) -> str:
@@ -105,8 +112,8 @@ def _line(value: GrepInput, root: SearchRoot, found: Found) -> str:
 def _count(value: GrepInput, root: SearchRoot, result: Search) -> ToolResult:
     total = sum(int(found.text) for found in result.found if found.text.isdigit())
     lines = [f"{root.shown(found.path)}:{found.text}" for found in result.found]
-    what = "matches" if value.only_matching else "matching lines"
-    return _listed(value, root, result, lines, f"{total:,} {what} in {len(lines):,} files", always=True)
+    what = counted(total, "match", "matches") if value.only_matching else counted(total, "matching line")
+    return _listed(value, root, result, lines, f"{what} in {counted(len(lines), 'file')}", always=True)
 
 
 def _listed(
@@ -122,7 +129,7 @@ def _listed(
     elif always and lines:
         notes.append(f"{least}{total}.".capitalize())
     elif not shown and lines:
-        notes.append(f"Nothing at offset {value.offset}: there are {least}{total}.")
+        notes.append(f"Nothing at offset {value.offset}: there {'is' if len(lines) == 1 else 'are'} {least}{total}.")
     if not lines:
         notes.append(_nothing(value, root))
     if result.timed_out:
@@ -130,7 +137,7 @@ def _listed(
     elif not result.complete:
         notes.append("There was more output than is kept: this is not all. Narrow path, glob or type.")
     if result.unreadable:
-        notes.append(f"{result.unreadable} files or directories could not be read.")
+        notes.append(f"{counted(result.unreadable, 'file or directory', 'files or directories')} could not be read.")
     if root.withheld_note is not None:
         notes.append(root.withheld_note)
     text = "\n".join([*shown, *([""] if shown and notes else []), *(f"[{note}]" for note in notes)])

@@ -30,6 +30,11 @@ def lines_worded(number: int) -> str:
     return "1 line" if number == 1 else f"{number:,} lines"
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """ "1 file", "2,000 files"; `plural` where it is not the noun and an s."""
+    return f"1 {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
+
+
 def line_start(data: bytes, number: int) -> int:
     """Where line `number` (from 1) begins; the length of `data` if there is none."""
     position = 0

@@ -107,9 +107,9 @@ async def test_rules_hold_without_a_repository(box: ToolBox) -> None:
         ({"-o": True}, "src/a.py:1:TOKEN\nsrc/a.py:4:TOKEN\nsrc/a.py:4:TOKEN"),
         ({"-A": 1}, "src/a.py:1:one TOKEN\nsrc/a.py-2-two\n--\nsrc/a.py:4:four TOKEN x TOKEN\nsrc/a.py-5-five"),
         ({"-B": "1"}, "src/a.py:1:one TOKEN\n--\nsrc/a.py-3-\nsrc/a.py:4:four TOKEN x TOKEN"),
-        ({"head_limit": 1}, "src/a.py:1:one TOKEN\n\n[1-1 of 2 lines in 1 files. Go on with offset 1.]"),
-        ({"head_limit": 1, "offset": 1}, "src/a.py:4:four TOKEN x TOKEN\n\n[2-2 of 2 lines in 1 files.]"),
-        ({"offset": 9}, "[Nothing at offset 9: there are 2 lines in 1 files.]"),
+        ({"head_limit": 1}, "src/a.py:1:one TOKEN\n\n[1-1 of 2 lines in 1 file. Go on with offset 1.]"),
+        ({"head_limit": 1, "offset": 1}, "src/a.py:4:four TOKEN x TOKEN\n\n[2-2 of 2 lines in 1 file.]"),
+        ({"offset": 9}, "[Nothing at offset 9: there are 2 lines in 1 file.]"),
     ],
 )
 async def test_content_shows_lines(box: ToolBox, fields: dict[str, object], text: str) -> None:
@@ -208,7 +208,7 @@ async def test_unreadable_files_are_counted_not_fatal(box: ToolBox) -> None:
     await box.make("mkdir -p locked; echo TOKEN > locked/a; echo TOKEN > locked/b; chmod 0 locked/b")
     text = await grep(box, "TOKEN", path="locked")
     assert text.split("\n")[0] == "locked/a"
-    assert "1 files or directories could not be read" in text
+    assert "1 file or directory could not be read" in text
     await box.make("rm -rf locked")
 
 
