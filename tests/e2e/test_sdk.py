@@ -48,13 +48,23 @@ async def one_shot(text: str, made: ClaudeAgentOptions) -> list[Any]:
 
 
 async def test_a_query_changes_the_folder_and_ends_with_its_result(program: Program) -> None:
-    """The end of the input comes right behind the prompt and aborts nothing. What can do harm later is withheld and
-    named; a second query goes on with the session, and knows what was said."""
+    """With a hook the input stays open until the session says that it is idle. What can do harm later is withheld and
+    named. A second query goes on with the session; the end of its input comes right behind the prompt, and aborts
+    nothing."""
+    stopped: list[bool] = []
+
+    async def at_stop(given: Any, tool_use_id: str | None, context: Any) -> Any:
+        stopped.append(given["stop_hook_active"])
+        return {}
+
     hook = {"text": "And this.", "tools": [write("Makefile", "all:\n\ttrue\n")]}
     script = program.script([WRITE, hook, DONE])
-    made = options(program, model=script, permission_mode="acceptEdits", system_prompt="Be brief.")
+    hooks: Any = {"Stop": [HookMatcher(hooks=[at_stop])]}
+    made = options(program, model=script, permission_mode="acceptEdits", system_prompt="Be brief.", hooks=hooks)
     messages = await one_shot("make a file", made)
     result = messages[-1]
+    assert stopped == [False]
+    assert messages[0].data["claude_code_version"].count(".") == 2
 
     assert isinstance(result, ResultMessage)
     assert (result.subtype, result.is_error, result.result) == ("success", False, "All done.")
