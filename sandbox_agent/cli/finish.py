@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import anyio
 
@@ -29,8 +30,7 @@ async def finish(job: Job, session: Session) -> None:
         if note not in said:
             job.say(f"! {note}")
     if job.config.checks and job.summary.status in _ENDED_BY_ITSELF:
-        await acceptance.check(session, job.config)
-        _hear(job, session)
+        await acceptance.check(session, job.config, partial(_hear, job, session))
     changes = job.summary.review.changes if job.summary.review else ()
     if not changes:
         if job.screen.view is not None:

@@ -61,8 +61,8 @@ class Job:
             elif isinstance(event, Notice) and event.level == "warning":
                 self.screen.printer.line(f"! {sanitise(event.text)}")
             elif isinstance(event, CheckFinished):
-                for line in asides.lines(event, verbose=False):
-                    self.screen.printer.line(line)
+                for text in asides.lines(event, verbose=False):
+                    self.screen.printer.line(text)
             elif isinstance(event, EgressDecided):
                 line = decision_line(event, verbose=False)
                 if line is not None:

@@ -15,6 +15,7 @@ from sandbox_agent.engine.past import EVENTS_FILE
 from sandbox_agent.events import (
     AssistantMessage,
     CheckFinished,
+    CheckStarted,
     ConversationCompacted,
     LimitReached,
     ModelSwitched,
@@ -30,6 +31,7 @@ from sandbox_agent.types import Usage
 _NEEDED = (
     AssistantMessage,
     CheckFinished,
+    CheckStarted,
     ConversationCompacted,
     LimitReached,
     ModelSwitched,
@@ -57,8 +59,8 @@ STATUSES = (
 
 @dataclass(slots=True)
 class Row:
-    """One session. `status` is "unfinished" while, or if, its run has not ended; "unreadable" where its record is, and
-    "failed" where a run was done and a check of it did not pass.
+    """One session. `status` is "unfinished" while, or if, its run or a check of it has not ended; "unreadable" where
+    its record is, and "failed" where a run was done and a check of it did not pass.
 
     `usage` and `cost_usd` are of all its runs; the cost is None where it is not known of one, or nothing was used.
     """
@@ -134,7 +136,7 @@ def unreadable(session_id: str) -> Row:
 
 def row_of(session_id: str, entries: Sequence[Entry]) -> Row:
     """The row of a session whose record has these entries."""
-    row = Row(session_id)
+    row, ended, due = Row(session_id), "unfinished", 0
     whole = spent.in_all(spent.runs(entries))
     row.turns, row.usage, row.cost_usd = whole.turns, whole.usage, whole.cost_usd
     for entry in entries:
@@ -149,8 +151,12 @@ def row_of(session_id: str, entries: Sequence[Entry]) -> Row:
                 row.task = " ".join(str(block.get("text", "")) for block in content)
             case RunFinished(agent_id="main") as finished:
                 row.status = finished.status
-            case CheckFinished(passed=False) if row.status in ("done", "denied"):
-                row.status = "failed"
+            case CheckStarted(number=number, count=count):
+                ended = row.status if number == 1 else ended
+                row.status, due = "unfinished", count - number
+            case CheckFinished(passed=passed):
+                ended = "failed" if not passed and ended in ("done", "denied") else ended
+                row.status = row.status if due else ended
             case _:
                 pass
     return row

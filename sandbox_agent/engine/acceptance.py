@@ -29,7 +29,7 @@ from sandbox_agent.engine.secrecy import Secrecy
 from sandbox_agent.engine.session import Session
 from sandbox_agent.engine.stage import late_sandbox, volume_name
 from sandbox_agent.errors import ConfigError, SandboxAgentError, SandboxStartError, WorkspaceError
-from sandbox_agent.events import CheckFinished, Event, Notice
+from sandbox_agent.events import CheckFinished, CheckStarted, Event, Notice
 from sandbox_agent.policy.policy import SandboxSettings
 from sandbox_agent.sandboxes.base import KIB, Sandbox
 from sandbox_agent.sandboxes.endpoint import Endpoint, resolve_endpoint
@@ -109,20 +109,26 @@ async def ready(session: Session, config: RunConfig) -> None:
             await session.checkpoints.settled()
 
 
-async def check(session: Session, config: RunConfig) -> tuple[CheckFinished, ...]:
-    """Run the checks of a run, one after the other, and tell of each. Call it after `ready` and `Session.changes`.
+async def check(
+    session: Session, config: RunConfig, tell: Callable[[], None] = lambda: None
+) -> tuple[CheckFinished, ...]:
+    """Run the checks of a run, one after the other, and tell of each; `tell` is called whenever there is news. Comes
+    after `ready` and `Session.changes`.
 
     A check that could not be run has not passed; its event says why.
     """
     found = []
     for number, command in enumerate(config.checks, start=1):
         started_s = time.monotonic()
+        session.emit(CheckStarted(number=number, count=len(config.checks), command=command))
+        tell()
         try:
             event = await _check(session, config, command)
         except (SandboxAgentError, OSError) as error:
             event = CheckFinished(number=0, command=command, exit_code=None, duration_s=0.0, error=str(error))
         event = replace(event, number=number, duration_s=time.monotonic() - started_s)
         session.emit(event)
+        tell()
         found.append(event)
     return tuple(found)
 

@@ -16,7 +16,7 @@ from sandbox_agent.events.calls import (
     ToolResultsMessage,
     ToolStarted,
 )
-from sandbox_agent.events.checks import CheckFinished
+from sandbox_agent.events.checks import CheckFinished, CheckStarted
 from sandbox_agent.events.codec import EVENT_TYPES, decode, encode
 from sandbox_agent.events.jobs import JobFinished, JobStarted
 from sandbox_agent.events.mcp import McpServerChanged, ToolProgress, ToolsOffered
@@ -57,6 +57,7 @@ __all__ = [
     "CallEffects",
     "ChangesApplied",
     "CheckFinished",
+    "CheckStarted",
     "CheckpointTaken",
     "ConversationCleared",
     "ConversationCompacted",

@@ -10,6 +10,16 @@ from sandbox_agent.types import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckStarted(Event):
+    """A check begins: `number`, from 1, of `count`."""
+
+    type: ClassVar[str] = "check_started"
+    number: int
+    count: int
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFinished(Event):
     """An acceptance check came to its end, in a container of its own on the resulting tree.
 

@@ -12,6 +12,7 @@ from sandbox_agent.events import (
     AgentFinished,
     AgentStarted,
     CheckFinished,
+    CheckStarted,
     ConversationCompacted,
     EgressDecided,
     Event,
@@ -94,6 +95,12 @@ def _of_model_switched(event: ModelSwitched, *, verbose: bool) -> Iterator[Text]
 def _of_notice(event: Notice, *, verbose: bool) -> Iterator[Text]:
     mark, style = ("!", "yellow") if event.level == "warning" else ("-", "dim")
     yield Text(f"{mark} {sanitise(event.text)}", style=style)
+
+
+@lines.register
+def _of_check_started(event: CheckStarted, *, verbose: bool) -> Iterator[Text]:
+    which = f" {event.number} of {event.count}" if event.count > 1 else ""
+    yield Text(f"check{which} in a clean container: {sanitise(event.command)}", style="dim")
 
 
 @lines.register

@@ -10,6 +10,7 @@ from sandbox_agent.events import (
     AgentStarted,
     CallEffects,
     CheckFinished,
+    CheckStarted,
     ConversationCompacted,
     EgressDecided,
     EgressEnded,
@@ -135,6 +136,11 @@ def _conversation_compacted(event: ConversationCompacted) -> JsonObject:
     trigger = "manual" if event.reason == "asked" else "auto"
     metadata = {"trigger": trigger, "pre_tokens": event.tokens_before}
     return {"subtype": "compact_boundary", "compact_metadata": metadata, "reason": event.reason} | _lengths(event)
+
+
+@line_of.register
+def _check_started(event: CheckStarted) -> JsonObject:
+    return {"subtype": "check_started", "number": event.number, "count": event.count, "command": event.command}
 
 
 @line_of.register

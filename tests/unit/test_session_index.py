@@ -18,7 +18,7 @@ from frontend_events import STARTED, ended
 from sandbox_agent.cli.session_index import INDEX_FILE, _checksum, indexed_rows
 from sandbox_agent.cli.session_rows import Filter, Row, Since
 from sandbox_agent.engine.past import session_ids
-from sandbox_agent.events import CheckFinished, Event, UserMessage
+from sandbox_agent.events import CheckFinished, CheckStarted, Event, UserMessage
 from sandbox_agent.tape import TapeWriter
 
 
@@ -242,9 +242,22 @@ def test_a_folder_is_no_prefix_of_a_name() -> None:
 
 
 def test_a_check_that_did_not_pass_is_a_failed_session(tmp_path: Path) -> None:
-    """As the exit code said."""
+    """As the exit code said; while one is still to come, or was killed, the session is not finished."""
     state = State(tmp_path / "s")
-    check = CheckFinished(number=1, command="pytest", exit_code=1, duration_s=0.1)
-    state.add(1, STARTED, task("x"), ended("done"), check)
+    started = [CheckStarted(number=number, count=2, command="pytest") for number in (1, 2)]
+    failed, passed = (CheckFinished(number=1, command="pytest", exit_code=code, duration_s=0.1) for code in (1, 0))
+    for number, checks in enumerate(
+        [
+            (),
+            (started[0],),
+            (started[0], passed),
+            (started[0], passed, started[1]),
+            (started[0], passed, started[1], passed),
+        ]
+    ):
+        state.add(number, STARTED, task("x"), ended("done"), *checks)
+    state.add(5, STARTED, task("x"), ended("done"), started[0], failed, started[1], passed)
+    state.add(6, STARTED, task("x"), ended("limit"), started[0], failed, started[1], passed)
 
-    assert told(state.rows()) == [("x", "failed")]
+    found = [row.status for row in reversed(state.rows())]
+    assert found == ["done", "unfinished", "unfinished", "unfinished", "done", "failed", "limit"]
