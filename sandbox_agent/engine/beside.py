@@ -21,7 +21,7 @@ from sandbox_agent.policy.servers import McpServer
 from sandbox_agent.sandboxes.base import Sandbox, Stream
 from sandbox_agent.sandboxes.endpoint import Endpoint
 from sandbox_agent.sandboxes.spec import SandboxSpec
-from sandbox_agent.types import EmptyMount, WorkspaceMount
+from sandbox_agent.types import WORKSPACE_MOUNT, EmptyMount, WorkspaceMount
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,17 @@ class OwnContainer:
         way_out = await egress.prepare(settings, environ=ground.environ, workspace=self._session.workspace.host)
         folder = self._folder = ground.folder / f"mcp-{self._number}"
         await anyio.to_thread.run_sync(lambda: folder.mkdir(mode=0o700, exist_ok=True))
+        workspace = await self._workspace()
+        # Known once the session's container has started, for which the workspace waits.
+        covers = () if server.workspace == "none" else self._session.workspace.covers
         spec = replace(
             ground.spec,
             image=server.image or ground.settings.image,
-            workspace_source=await self._workspace(),
+            workspace_source=workspace,
             session_id=f"{ground.spec.session_id}-mcp-{self._number}",
             state_dir=None if ground.spec.state_dir is None else str(folder),
             egress_env=way_out.env if way_out is not None else {},
-            masks=() if server.workspace == "none" else ground.spec.masks,
+            masks=tuple(f"{WORKSPACE_MOUNT}/{path}" for path in covers),
         )
 
         async def make() -> Sandbox:

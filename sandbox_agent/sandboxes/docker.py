@@ -253,7 +253,9 @@ class DockerSandbox:
                 said = str(exc.explanation)
                 fewer = _CPUS.search(said)
                 if fewer is not None and 0 < float(fewer[1]) < self.spec.cpus:
-                    self._notes += (f"{self.spec.cpus:g} processors are allowed, and the engine has {float(fewer[1]):g}",)
+                    self._notes += (
+                        f"{self.spec.cpus:g} processors are allowed, and the engine has {float(fewer[1]):g}",
+                    )
                     self.spec = replace(self.spec, cpus=float(fewer[1]))
                 elif nofile is not None and "rlimit" in said:
                     nofile = None

@@ -109,6 +109,9 @@ def result_of_call(params):
         return {"content": [*odd, {"type": "text", "text": "and this"}]}
     if "result_secret" in MODES:
         return text("the key is " + os.environ["TOKEN"], isError=True)
+    if "reads" in MODES:
+        with open(MODES["reads"]) as file:
+            return text(f"{len(file.read())} characters")
     if "is_error" in MODES:
         return text("it \x1b[31mfailed", isError=True)
     if "pattern_out" in MODES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from public_servers import NoServersError, had, image_of
 pytestmark = pytest.mark.docker
 
 HOSTILE = Path(__file__).parent.parent / "data" / "hostile_mcp.py"
+UID = 1234
 TALL = {"startup_timeout_s": 60}
 
 
@@ -212,3 +214,19 @@ def test_a_killed_run_leaves_no_container_of_a_server(program: Program) -> None:
 
     (name,) = [one for one in there if program.session().name in one]
     assert name not in _left()
+
+
+@pytest.mark.parametrize("mode", ["overlay", "copy", "bind"])
+def test_masked_files_are_masked_for_a_server_with_the_workspace(program: Program, mode: str) -> None:
+    """Whether it may write there or only read: its container shows no more than the session's."""
+    (program.folder / ".env").write_text("DB_PASSWORD=sesame-open\n")
+    for path in (program.folder, *program.folder.iterdir()):
+        os.chown(path, os.getuid() or UID, -1)  # in mode bind root's own folder is refused
+    servers = {
+        kind: evil("reads=/workspace/.env", place="own", workspace=kind, startup_timeout_s=60) for kind in ("ro", "rw")
+    }
+
+    _, record = _ran(program, servers, [use(f"mcp__{kind}__echo") for kind in servers], "--workspace-mode", mode)
+
+    for said in _results(record):
+        assert said == "0 characters" or "exit code 1" in said  # empty, or not there at all
