@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import cast
+from typing import TextIO, cast
 
 import anyio
 
@@ -53,17 +53,30 @@ def conduct(job: Job, body: Body) -> int:
 
 
 def _close(job: Job) -> int:
+    code = job.summary.exit_code
     if job.screen.output is not None and not job.reader_gone:
         try:
             job.screen.output.close(job.summary)
         except BrokenPipeError:
             job.reader_gone = True
+        except OSError as exc:
+            refused = machine_fault(exc)
+            if refused is None:
+                raise
+            job.say(f"sandbox-agent: stdout cannot be written: {refused}", "red")
+            _write_no_more(sys.stdout)
+            return code or 1
     if not job.reader_gone:
-        return job.summary.exit_code
-    # What is still buffered would raise once more when the interpreter flushes at its end.
-    for stream in (sys.stdout, sys.stderr):
+        return code
+    _write_no_more(sys.stdout, sys.stderr)
+    # A terminal that was closed says so by a signal, too.
+    return EXIT_BROKEN_PIPE if job.stop.cause is None else code
+
+
+def _write_no_more(*streams: TextIO) -> None:
+    """What is still buffered would raise once more when the interpreter flushes at its end."""
+    for stream in streams:
         os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), stream.fileno())
-    return EXIT_BROKEN_PIPE
 
 
 async def _run(body: Body, job: Job) -> None:

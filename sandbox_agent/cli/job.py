@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +35,8 @@ class Screen(NamedTuple):
 
 @dataclass(slots=True)
 class Job:
-    """`reader_gone` is True once whoever read stdout or stderr went away; nothing is written any more then."""
+    """`task` is "" for a conversation that goes on as it stands. `reader_gone` is True once whoever read stdout or
+    stderr went away; nothing is written any more then."""
 
     config: RunConfig
     task: str
@@ -69,8 +71,8 @@ class Job:
                     self.screen.printer.line(line)
             elif isinstance(event, FolderDrifted):
                 self.screen.printer.line(f"! {drift_line(event.changed, event.changed_count)}")
-        except BrokenPipeError:
-            self.reader_gone = True
+        except OSError as exc:
+            self._gone_or_raise(exc)
             self.stop.end()
 
     def say(self, text: str, style: str | None = None) -> None:
@@ -79,8 +81,14 @@ class Job:
             return
         try:
             self.screen.printer.line(sanitise(text), style)
-        except BrokenPipeError:
-            self.reader_gone = True
+        except OSError as exc:
+            self._gone_or_raise(exc)
+
+    def _gone_or_raise(self, exc: OSError) -> None:
+        """Nobody reads any more: a pipe's reader left, or the terminal was closed. Raises whatever else it is."""
+        if not isinstance(exc, BrokenPipeError) and exc.errno != errno.EIO:
+            raise exc
+        self.reader_gone = True
 
 
 def make_screen(output: OutputFormat | None, *, stdin_is_task: bool, verbose: bool) -> Screen:

@@ -90,5 +90,6 @@ def refuse(output: OutputFormat, out: TextIO, exit_code: int, error: str) -> Non
     summary.end(status, error)
     try:
         make_output(output, out).close(summary)
-    except BrokenPipeError:
-        return  # the reader went away first; the line on stderr and the exit code are all there is to say
+    except OSError:
+        # The reader went away first, or there is no room: the line on stderr and the exit code are all there is to say.
+        return

@@ -167,6 +167,19 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(program: Program, _: int) 
     assert str(program.home) not in Path("/proc/mounts").read_text()
 
 
+@pytest.mark.parametrize("output", ["json", "stream-json"])
+def test_no_room_for_the_document_is_no_trace(program: Program, output: str) -> None:
+    """What was wrong keeps its exit code, and there is a line for each of the two faults."""
+    with open("/dev/full", "w") as full:
+        run = program.start("run", "--output", output, "--model", "script:none.yaml", "x", stdout=full)
+        _, said = run.communicate(timeout=60)
+
+    assert run.returncode == 2
+    first, second = said.decode().splitlines()
+    assert "cannot read the model script" in first
+    assert second == "sandbox-agent: stdout cannot be written: No space left on device"
+
+
 def test_in_a_pipe_people_get_plain_text_and_the_answer_on_stdout(program: Program) -> None:
     """Without -p too: no escape sequences, nobody asked, and it says how to apply."""
     ended = program.call("run", *EDITS, "--model", program.script([WRITE, DONE]), "x")
