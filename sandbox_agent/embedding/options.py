@@ -12,7 +12,7 @@ from sandbox_agent.engine.session import Approver
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.tools.base import Tool
 from sandbox_agent.tools.questions import Ask
-from sandbox_agent.types import Mode
+from sandbox_agent.types import JsonObject, Mode
 
 
 class Options(TypedDict, total=False):
@@ -52,6 +52,8 @@ class Options(TypedDict, total=False):
     """The file that the run is recorded to, see `engine.recording`; a session that is recorded has one run."""
     record_tree: bool
     """Whether the recording has the folder as it is at the beginning also where it is large."""
+    answer_schema: JsonObject | None
+    """The JSON Schema of `Result.structured_output`; not with `record`."""
     deterministic: bool
     """Whether a recorded run gets the determinism profile; True where it is left out."""
     resume: str | None
@@ -79,6 +81,10 @@ def config_of(options: Options) -> RunConfig:
     for name in ("allow", "deny", "checks", "check_files"):
         if isinstance(options.get(name), str):
             raise ConfigError(f"{name} is a list, not one text")
+    if options.get("record") is not None and options.get("answer_schema") is not None:
+        raise ConfigError(
+            "record and answer_schema: a run with a structured answer cannot be recorded yet; leave one out"
+        )
     policy, mode = options.get("policy"), options.get("mode")
     try:
         chosen = Mode(mode) if mode is not None else None
@@ -108,4 +114,5 @@ def config_of(options: Options) -> RunConfig:
         record_tree=options.get("record_tree", False),
         deterministic=options.get("deterministic", True),
         resume=options.get("resume"),
+        answer_schema=options.get("answer_schema"),
     )

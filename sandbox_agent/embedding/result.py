@@ -21,7 +21,8 @@ class Result:
     model's name, that of sub-agents with it. `changes` are those of the session's view of the folder, empty until
     somebody asked for them; what of them went to the folder is in `applied`, what did not in `unapplied`, and why not
     in `conflicts`. `checks` are those that were asked for, known once the changes are; where one has not passed, what
-    would be `done` or `denied` is `failed`. `record` is the file with everything that happened.
+    would be `done` or `denied` is `failed`. `structured_output` is the answer in the form of `answer_schema`. `record`
+    is the file with everything that happened.
     """
 
     session_id: str
@@ -40,6 +41,7 @@ class Result:
     unapplied: tuple[str, ...] = ()
     conflicts: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[CheckFinished, ...] = ()
+    structured_output: JsonObject | None = None
 
     @property
     def ok(self) -> bool:

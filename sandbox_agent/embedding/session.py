@@ -123,6 +123,7 @@ class Session:
             usage=finished.usage,
             cost_usd=finished.cost_usd,
             model_usage=finished.model_usage,
+            structured_output=finished.structured_output,
             duration_s=finished.duration_s,
             record=sessions_dir() / started.session_id / EVENTS_FILE,
             denials=finished.denials,

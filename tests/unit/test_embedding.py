@@ -189,6 +189,7 @@ def test_a_rule_hides_an_own_tool_and_what_is_left_is_named() -> None:
         ({"mode": "yolo"}, ConfigError, "mode 'yolo': one of default, acceptEdits, "),
         ({"allow": "Bash"}, ConfigError, "allow is a list, not one text"),
         ({"apply": "maybe"}, ValueError, 'apply is "never" or "always", not \'maybe\''),
+        ({"record": "r", "answer_schema": {}}, ConfigError, "record and answer_schema: a run with a structured answer"),
         ({"task": " "}, ValueError, "the task is empty"),
     ],
 )
@@ -206,7 +207,13 @@ def test_every_option_of_a_run_can_be_given_from_a_program() -> None:
     given: Any = {field.name: f"<{field.name}>" for field in dataclasses.fields(RunConfig)}
     lists: Any = {"allow": ("<allow>",), "deny": ("<deny>",), "mcp_config": (Path("/m"),), "mcp_servers": ("<m>",)}
     lists |= {"checks": ("<check>",), "check_files": ("<pattern>",)}
-    given |= {"mode": "plan", "workspace": Path("/w"), "record": Path("/r"), **{name: lists[name] for name in lists if name in given}}
+    given |= {
+        "mode": "plan",
+        "workspace": Path("/w"),
+        "record": None,
+        "answer_schema": {"type": "object"},
+        **{name: lists[name] for name in lists if name in given},
+    }
     config = config_of(given)
     assert dataclasses.asdict(config) == {**given, "mode": Mode.PLAN}
     assert set(given) <= set(Options.__annotations__)
