@@ -210,7 +210,7 @@ async def _session(job: Job) -> None:
             gc.freeze()  # what was imported stays; `main` had collecting off meanwhile
             gc.enable()
             job.stop.interrupt = session.interrupt
-            async with aclosing(run(session, job.task)) as events:
+            async with aclosing(run(session, job.task or None)) as events:
                 async for event in events:
                     job.feed(event)
             job.stop.interrupt = None

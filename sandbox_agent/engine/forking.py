@@ -40,7 +40,7 @@ from sandbox_agent.workspaces.steps import CHECKPOINTS_NAME, Step, Steps
 FORK_FILE = "fork.json"
 """In a fork's state folder: the workspace that it is to get."""
 
-_CONVERSATION = (
+CONVERSATION = (
     UserMessage,
     AssistantMessage,
     ToolResultsMessage,
@@ -174,4 +174,4 @@ def _events(child_id: str, parent_id: str, step: Step, tape: Tape) -> list[Event
         forked_step=step.number,
     )
     said = conversation_entries(entry for entry in tape.entries if entry.seq <= step.after_seq)
-    return [first, *(entry.event for entry in said if isinstance(entry.event, _CONVERSATION))]
+    return [first, *(entry.event for entry in said if isinstance(entry.event, CONVERSATION))]

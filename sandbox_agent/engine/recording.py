@@ -6,7 +6,7 @@ is written has passed the session's redactor, so no secret that the session know
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -62,6 +62,7 @@ class Recording:
         self._base: BaseTree | None = None
         self._redactor = Redactor()
         self._claimed = False
+        self._last_seq: Callable[[], int] = lambda: -1
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -94,7 +95,8 @@ class Recording:
         if session.checkpoints is not None:
             await session.checkpoints.settled()
         self._noise = Noise([str(session.workspace.host)], [info.uid, info.gid])
-        self._redactor = session.secrecy.redactor
+        self._redactor, tape = session.secrecy.redactor, session.tape
+        self._last_seq = lambda: tape.last_seq
         self._base = await base_of(session, keep=self._keep_tree)
         self._tree = await tree_now(session)
         self.lock |= {
@@ -194,6 +196,7 @@ class Recording:
         before = self._asked.get(agent, {})
         kept = common(before.get("messages", []), now["messages"])
         data: JsonObject = {"sha256": sha256_of(now), "kept": kept, "messages": now["messages"][kept:]}
+        data["seq"] = self._last_seq()
         data |= {name: now[name] for name in now if name != "messages" and now[name] != before.get(name)}
         self._asked[agent] = now
         self.append(None, "request", data, agent)

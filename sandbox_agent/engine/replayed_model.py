@@ -72,7 +72,7 @@ class ReplayedModel:
     def _recorded(self, agent: str, step: Step) -> JsonObject:
         """The whole request that a step stands for."""
         before = self._asked.get(agent, {})
-        data = {key: one for key, one in step.data.items() if key not in ("sha256", "kept", "messages")}
+        data = {key: one for key, one in step.data.items() if key not in ("sha256", "kept", "messages", "seq")}
         messages = [*before.get("messages", [])[: step.data["kept"]], *step.data["messages"]]
         return {**before, **data, "messages": messages}
 

@@ -32,7 +32,7 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """
 
-ALLOW = ("Bash", "Edit(/workspace/**)", "Read", "Task", "mcp__sums__*")
+ALLOW = ("Bash", "Bash(python3:*)", "Edit(/**)", "Read", "Task", "mcp__sums__*")
 
 
 def worker(name: str) -> list[dict[str, Any]]:

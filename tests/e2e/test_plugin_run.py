@@ -47,7 +47,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
 
 
 def test_a_recording_is_a_test_without_an_engine(program: Program, tmp_path: Path) -> None:
-    """With no engine to be had it passes, in a test with an event loop too; an assertion that fails says what was called."""
+    """With no engine to be had it passes, with an event loop too; an assertion that fails says what was called."""
     bundle = tmp_path / "made/run.bundle"
     bundle.parent.mkdir()
     script = program.script([WRITE, DONE])

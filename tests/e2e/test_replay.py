@@ -33,7 +33,8 @@ def test_sixty_steps_agree_live_and_frozen_and_differ_where_something_was_change
     program: Program, tmp_path: Path
 ) -> None:
     """Shell, edits, sub-agents side by side and in the background, an MCP server: with the bundle's own folder, with
-    another user's copy elsewhere, and without an engine. A changed folder is found before anything runs."""
+    another user's copy elsewhere, and without an engine. A changed folder is found before anything runs. A branch has
+    the tree of its step, and another model goes on."""
     file = tmp_path / "sixty.bundle"
     recorded = record(program, script(program), file)
     frozen = program.call("replay", str(file), "--frozen", "--json", DOCKER_HOST="unix:///nonexistent/engine.sock")
@@ -43,7 +44,21 @@ def test_sixty_steps_agree_live_and_frozen_and_differ_where_something_was_change
     (elsewhere / "a.txt").write_text("other\n")
     changed = program.call("replay", str(file), "-w", str(elsewhere), "--json")
 
+    with zipfile.ZipFile(file) as archive:
+        steps = [json.loads(line) for line in archive.read("steps.jsonl").splitlines()]
+    seventh = [step["step"] for step in steps if step["kind"] == "tree" and "numbers.txt" in step["data"]["changed"]][6]
+    model = program.script([{"tools": [use("Bash", command="wc -l < numbers.txt; cat shared.txt | wc -l")]}, DONE])
+    into = tmp_path / "branch"
+    branched = program.call("replay", str(file), "--from", str(seventh + 2), "-w", str(into), "--model", model, "-v")
+    refused = program.call("replay", str(file), "--from", "9999", "-w", str(tmp_path / "none"), "--model", model)
+
     assert recorded.code == 3, recorded.stderr
+    assert len([step for step in steps if step["kind"] == "request"]) >= 60
+    assert branched.code == 0, branched.stderr
+    assert "All done." in branched.stdout
+    assert (into / "numbers.txt").read_text() == "".join(f"{number}\n" for number in range(7))
+    assert refused.code == 2
+    assert "--from 9999: steps are 0 to" in refused.stderr
     assert f"recorded: {file}" in recorded.stderr
     assert frozen.code == 0, frozen.stdout + frozen.stderr
     assert frozen.document["agrees"] is True
@@ -54,8 +69,8 @@ def test_sixty_steps_agree_live_and_frozen_and_differ_where_something_was_change
     assert changed.document["difference"]["what"] == "the folder at the beginning"
     assert file.stat().st_size < 300_000
     sessions = [path.name for path in (program.home / "state/sandbox-agent/sessions").iterdir()]
-    assert sessions == [program.session().name]  # a replay leaves none
-    assert containers_of(sessions[0]) == []
+    assert len(sessions) == 2  # of the recording and of the branch; a replay leaves none
+    assert [containers_of(name) for name in sessions] == [[], []]
 
 
 def test_a_difference_is_shown_with_both_sides_and_no_secret_gets_on_tape(program: Program, tmp_path: Path) -> None:

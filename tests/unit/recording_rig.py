@@ -31,7 +31,7 @@ from sandbox_agent.records import bundle as bundles
 from sandbox_agent.records.steps import canonical, sha256_of
 from sandbox_agent.sandboxes.fake import FakeSandbox
 
-ALLOW = ["Bash(echo:*)", "Read", "Edit(/workspace/**)", "Task"]
+ALLOW = ["Bash(echo:*)", "Read", "Edit(/**)", "Task"]
 
 
 async def record(

@@ -52,7 +52,15 @@ def test_it_takes_what_run_takes_but_for_programs() -> None:
     """One list of options: what is added to run is there."""
     options = {name: {str(one.name) for one in command.params} for name, command in (("run", RUN), ("chat", CHAT))}
 
-    assert options["run"] - options["chat"] == {"task", "headless", "output"}
+    assert options["run"] - options["chat"] == {
+        "task",
+        "headless",
+        "output",
+        "repeat",
+        "jobs",
+        "input_format",
+        "answer_schema",
+    }
     assert options["chat"] - options["run"] == {"message"}
 
 

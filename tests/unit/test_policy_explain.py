@@ -52,7 +52,7 @@ def test_each_part_has_its_verdict_its_rule_and_its_place() -> None:
         ({}, "WebFetch(https://example.org/x?y)", ("WebFetch(domain:example.org)",)),
         ({}, "WebFetch", ("WebFetch",)),
         ({}, "NotebookEdit(a.ipynb)", ("Edit(/a.ipynb)",)),
-        ({}, "Task(Explore)", ("Task(Explore)",)),
+        ({"ask": ["Task"]}, "Task(Explore)", ()),
         ({"allow": ["Bash(make)"]}, "Bash(make && ls)", ()),
     ],
 )

@@ -320,4 +320,4 @@ def test_a_record_that_ends_with_it_goes_on_with_the_task() -> None:
     """The program was killed between the two; a fork keeps it like everything that was said."""
     assert fold([GIVEN, TASK]) == [{"role": "user", "content": [*GIVEN.content, *TASK.content]}]
     assert isinstance(decode(encode(GIVEN)), ProjectInstructions)
-    assert isinstance(GIVEN, forking._CONVERSATION)
+    assert isinstance(GIVEN, forking.CONVERSATION)
