@@ -17,7 +17,16 @@ NOT_FOR_SUBAGENTS = frozenset({"AskUserQuestion", "EnterPlanMode", "ExitPlanMode
 OWN = frozenset(
     {
         *("agent_id", "parent", "pool", "mode", "limits", "ctx", "system", "queue", "denials", "scope", "turn_scope"),
-        *("interrupted", "other_model", "drift_told", "unapplied", "before_task", "before_end", "background_wait_s"),
+        *(
+            "interrupted",
+            "other_model",
+            "withdrawn",
+            "drift_told",
+            "unapplied",
+            "before_task",
+            "before_end",
+            "background_wait_s",
+        ),
         "_notes_told",
     }
 )

@@ -21,18 +21,21 @@ from sandbox_agent.events import (
 from sandbox_agent.tape import Entry
 from sandbox_agent.types import JsonObject, nests_too_deep
 
+CallKey = tuple[str, str]
+"""Agent and call: two agents may have calls of one ID."""
+
 
 @dataclass(slots=True)
 class Findings:
     """All lists hold JSON-ready objects, each with `entry`, its number in the record.
 
     `unjudged` are calls that ran without a decision that allows exactly their input. `untold` has the IDs of calls of
-    which nobody knows what they changed. A question whose `answer` is None was never answered.
+    which nobody knows what they changed, each with its agent. A question whose `answer` is None was never answered.
     """
 
     runs: list[JsonObject] = field(default_factory=list)
     calls: int = 0
-    untold: set[str] = field(default_factory=set)
+    untold: set[CallKey] = field(default_factory=set)
     unjudged: list[JsonObject] = field(default_factory=list)
     denials: list[JsonObject] = field(default_factory=list)
     questions: list[JsonObject] = field(default_factory=list)
@@ -42,12 +45,12 @@ class Findings:
     hooks: list[JsonObject] = field(default_factory=list)
     rules: list[JsonObject] = field(default_factory=list)
     hosts: dict[str, None] = field(default_factory=dict)
-    _about: dict[str, str] = field(default_factory=dict)
-    _allowed: dict[str, str] = field(default_factory=dict)
-    _open: dict[str, JsonObject] = field(default_factory=dict)
+    _about: dict[CallKey, str] = field(default_factory=dict)
+    _allowed: dict[CallKey, str] = field(default_factory=dict)
+    _open: dict[CallKey, JsonObject] = field(default_factory=dict)
 
     def feed(self, entry: Entry) -> None:
-        """Take one entry. An ID of a call stands for the last call that had it."""
+        """Take one entry. An ID of a call stands for the last call of its agent that had it."""
         match entry.event:
             case SessionStarted() as started:
                 self.runs.append(_run(entry, started))
@@ -55,7 +58,10 @@ class Findings:
                 if self.runs:
                     self.runs[-1] |= {"status": status, "error": error}
             case AssistantMessage(content=content):
-                self._about |= {str(block.get("id")): _first(block) for block in content if "input" in block}
+                agent_id = entry.event.agent_id
+                self._about |= {
+                    (agent_id, str(block.get("id"))): _first(block) for block in content if "input" in block
+                }
             case PermissionAsked() as asked:
                 self._asked(entry, asked)
             case PermissionDecided() as decided:
@@ -70,20 +76,22 @@ class Findings:
                 pass
 
     def _asked(self, entry: Entry, event: PermissionAsked) -> None:
-        self._about[event.call_id] = event.summary
+        key = _key(event)
+        self._about[key] = event.summary
         why = {"why": event.reason, "rule": event.rule, "location": event.location}
         question = {**self._call(entry, event.call_id, event.tool), **why, "answer": None}
-        self._open[event.call_id] = question
+        self._open[key] = question
         self.questions.append(question)
 
     def _decided(self, entry: Entry, event: PermissionDecided) -> None:
         names = ("verdict", "reason", "rule", "location", "layer", "hook", "mode", "answered_by", "scope", "answer")
         said = {name: getattr(event, name) for name in names}
-        question = self._open.pop(event.call_id, None)
+        key = _key(event)
+        question = self._open.pop(key, None)
         if question is not None:
             question["answer"] = {"entry": entry.seq, **said}
         if event.verdict == "allow":
-            self._allowed[event.call_id] = event.input_sha256
+            self._allowed[key] = event.input_sha256
         else:
             self.denials.append({**self._call(entry, event.call_id, event.tool), **said})
         added = {"scope": event.scope, "by": event.answered_by}
@@ -91,17 +99,18 @@ class Findings:
 
     def _started(self, entry: Entry, event: ToolStarted) -> None:
         self.calls += 1
-        self._about[event.call_id] = event.summary
-        self.untold.add(event.call_id)
+        key = _key(event)
+        self._about[key] = event.summary
+        self.untold.add(key)
         ran = event.unmasked_sha256
         if ran is None and not nests_too_deep(event.input):
             ran = digest(event.tool, event.input)
-        if ran is None or self._allowed.pop(event.call_id, None) != ran:
+        if ran is None or self._allowed.pop(key, None) != ran:
             self.unjudged.append(self._call(entry, event.call_id, event.tool))
 
     def _did(self, entry: Entry, event: CallEffects) -> None:
         if event.changed is not None:
-            self.untold.discard(event.call_id)
+            self.untold.discard(_key(event))
         self.hosts |= dict.fromkeys(event.hosts)
         if event.contradictions:
             names = ("read_only", "changed_count", "left_processes")
@@ -126,7 +135,16 @@ class Findings:
 
     def _call(self, entry: Entry, call_id: str, tool: str) -> JsonObject:
         place = {"entry": entry.seq, "time_unix_s": entry.time_unix_s, "agent_id": entry.event.agent_id}
-        return {**place, "call_id": call_id, "tool": tool, "about": self._about.get(call_id, "")}
+        return {
+            **place,
+            "call_id": call_id,
+            "tool": tool,
+            "about": self._about.get((entry.event.agent_id, call_id), ""),
+        }
+
+
+def _key(event: PermissionAsked | PermissionDecided | ToolStarted | CallEffects) -> CallKey:
+    return event.agent_id, event.call_id
 
 
 def find(entries: Iterable[Entry]) -> Findings:

@@ -208,7 +208,8 @@ def newest_on(sessions: Path, workspace: Path) -> str:
 
 def _missing_results(events: Sequence[Event], agent_id: str) -> tuple[JsonObject, ...]:
     """Results for a last turn that was cut: those recorded already, "interrupted" for the others."""
-    at_work = {event.call_id: event.agent_id for event in events if isinstance(event, AgentStarted)}
+    started = (event for event in events if isinstance(event, AgentStarted) and event.parent_id == agent_id)
+    at_work = {event.call_id: event.agent_id for event in started}
     events = [event for event in events if event.agent_id == agent_id]
     finished = _finished(events)
     for event in reversed(events):

@@ -68,9 +68,9 @@ class _Reading:
     runs: list[RecordedRun] = field(default_factory=list)
     policies: list[str] = field(default_factory=list)
     _workspace: str = WORKSPACE_MOUNT
-    _inputs: dict[str, JsonObject] = field(default_factory=dict)
+    _inputs: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
     _cwd: dict[str, str] = field(default_factory=dict)
-    _decided: dict[str, tuple[PermissionDecided, str]] = field(default_factory=dict)
+    _decided: dict[tuple[str, str], tuple[PermissionDecided, str]] = field(default_factory=dict)
     _hosts: dict[str, None] = field(default_factory=dict)
     _unlisted: dict[str, None] = field(default_factory=dict)
     _most_bytes: int | None = None
@@ -80,20 +80,21 @@ class _Reading:
             case SessionStarted() as started:
                 self._workspace = started.workspace
                 self.policies.append(started.policy)
-            case AssistantMessage(content=content):
+            case AssistantMessage(agent_id=agent_id, content=content):
                 for block in content:
                     if block.get("type") == "tool_use":
-                        self._inputs[str(block["id"])] = block.get("input") or {}
+                        self._inputs[agent_id, str(block["id"])] = block.get("input") or {}
             case PermissionDecided() as decided:
-                self._decided[decided.call_id] = (decided, self._cwd.get(decided.agent_id, WORKSPACE_MOUNT))
+                cwd = self._cwd.get(decided.agent_id, WORKSPACE_MOUNT)
+                self._decided[decided.agent_id, decided.call_id] = (decided, cwd)
             case ToolStarted() as started:
                 # What a hook rewrote is what ran.
-                self._inputs[started.call_id] = started.input
+                self._inputs[started.agent_id, started.call_id] = started.input
             case ToolFinished() as finished:
-                self._take(finished.call_id)
-                cwd = finished.meta.get("cwd")
-                if isinstance(cwd, str):
-                    self._cwd[finished.agent_id] = cwd
+                self._take(finished.agent_id, finished.call_id)
+                gone_to = finished.meta.get("cwd")
+                if isinstance(gone_to, str):
+                    self._cwd[finished.agent_id] = gone_to
             case CallEffects() as effects:
                 self._hosts |= dict.fromkeys(effects.hosts)
                 if effects.max_rss_bytes is not None:
@@ -107,9 +108,9 @@ class _Reading:
             case _:
                 pass
 
-    def _take(self, call_id: str) -> None:
-        decided, cwd = self._decided.pop(call_id, (None, ""))
-        given = self._inputs.get(call_id)
+    def _take(self, agent_id: str, call_id: str) -> None:
+        decided, cwd = self._decided.pop((agent_id, call_id), (None, ""))
+        given = self._inputs.get((agent_id, call_id))
         if decided is None or given is None:
             return
         refused = None

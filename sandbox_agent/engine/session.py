@@ -107,7 +107,7 @@ class FormedAnswer(Protocol):
 
 
 class Withdrawn:
-    """Calls that whoever made them wants no more, each by itself, while others of the same turn go on."""
+    """Calls of one agent that whoever made them wants no more, each by itself, while others of the same turn go on."""
 
     def __init__(self) -> None:
         self._ids: set[str] = set()

@@ -47,10 +47,10 @@ class ConsoleView:
         self._answer = answer
         self._verbose = verbose
         self._streamed = False
-        self._open: dict[str, ToolStarted] = {}
-        self._uses: dict[str, JsonObject] = {}
-        self._refused: set[str] = set()
-        self._last_started: str | None = None
+        self._open: dict[tuple[str, str], ToolStarted] = {}
+        self._uses: dict[tuple[str, str], JsonObject] = {}
+        self._refused: set[tuple[str, str]] = set()
+        self._last_started: tuple[str, str] | None = None
         self._held: SandboxReady | None = None
         self._in_place = False
         self._batch: tuple[str, int] | None = None
@@ -65,8 +65,9 @@ class ConsoleView:
             case TextDelta() | ThinkingDelta():
                 self._delta(event)
             case RequestStarted():
-                self._streamed = False
                 self._batch = None
+                if event.agent_id == "main":
+                    self._streamed = False
             case AssistantMessage():
                 self._assistant(event)
             case PermissionDecided():
@@ -74,7 +75,7 @@ class ConsoleView:
             case ToolStarted():
                 self._started(event)
             case ToolFinished():
-                self._finished(event, follows_start=last_started == event.call_id)
+                self._finished(event, follows_start=last_started == (event.agent_id, event.call_id))
             case CallDiscarded():
                 self._discarded(event)
             case SessionStarted():
@@ -105,7 +106,7 @@ class ConsoleView:
             case ChangesApplied():
                 self._changes(event)
             case _:
-                if isinstance(event, ModelRetrying | ModelSwitched):
+                if isinstance(event, ModelRetrying | ModelSwitched) and event.agent_id == "main":
                     self._streamed = False
                 if isinstance(event, AgentStarted | AgentFinished):
                     self._printer.gap()
@@ -147,34 +148,37 @@ class ConsoleView:
             self._printer.stream(sanitise(event.text, newlines=True, tabs=True), style="dim italic")
 
     def _assistant(self, event: AssistantMessage) -> None:
-        self._uses |= {str(block.get("id")): block for block in event.content if block.get("type") == "tool_use"}
-        if not self._streamed:
+        uses = [block for block in event.content if block.get("type") == "tool_use"]
+        self._uses |= {(event.agent_id, str(block.get("id"))): block for block in uses}
+        streams = event.agent_id == "main"
+        if not (streams and self._streamed):
             text = "\n".join(str(block.get("text", "")) for block in event.content if block.get("type") == "text")
             if text.strip():
                 self._printer.gap()
                 self._printer.line(self._who(event) + sanitise(text.strip("\n"), newlines=True, tabs=True))
-        self._streamed = False
+        if streams:
+            self._streamed = False
         self._printer.break_line()
 
     def _permission(self, event: PermissionDecided) -> None:
         if event.verdict != "deny":
             return
-        self._refused.add(event.call_id)
+        self._refused.add((event.agent_id, event.call_id))
         where = ", ".join(sanitise(part) for part in (event.rule, event.location) if part)
         text = Text.assemble(
             self._who(event),
             ("x ", "bold red"),
             (sanitise(event.tool), "bold"),
-            " " + self._target(event.call_id),
+            " " + self._target(event),
         )
         self._printer.gap()
         self._printer.line(text.append("\n  denied: ", style="red").append(sanitise(event.reason)))
         if where:
             self._printer.line(f"  by {where}", style="dim")
 
-    def _target(self, call_id: str) -> str:
+    def _target(self, event: PermissionDecided | ToolFinished) -> str:
         """What a call that never started was about, from the model's own input."""
-        given = self._uses.get(call_id, {}).get("input")
+        given = self._uses.get((event.agent_id, event.call_id), {}).get("input")
         first = next(iter(given.values()), "") if isinstance(given, dict) else ""
         return words.shorten(sanitise(str(first)))
 
@@ -183,9 +187,9 @@ class ConsoleView:
         if batch != self._batch:
             self._printer.gap()
         self._batch = batch
-        self._open[event.call_id] = event
+        self._open[event.agent_id, event.call_id] = event
         self._printer.line(Text.assemble(self._who(event), ("* ", "bold cyan"), self._name(event)))
-        self._last_started = event.call_id
+        self._last_started = (event.agent_id, event.call_id)
 
     def _name(self, event: ToolStarted) -> Text:
         return Text.assemble((sanitise(event.tool), "bold"), " ", self._cut(sanitise(event.summary)))
@@ -194,12 +198,12 @@ class ConsoleView:
         return line if self._verbose else words.shorten(line)
 
     def _finished(self, event: ToolFinished, *, follows_start: bool) -> None:
-        if event.call_id in self._refused:
+        if (event.agent_id, event.call_id) in self._refused:
             return
-        started = self._open.pop(event.call_id, None)
+        started = self._open.pop((event.agent_id, event.call_id), None)
         line = Text("  " + self._who(event))
         if started is None:
-            line.append(sanitise(event.tool), style="bold").append(f" {self._target(event.call_id)}".rstrip() + ": ")
+            line.append(sanitise(event.tool), style="bold").append(f" {self._target(event)}".rstrip() + ": ")
         elif self._open or not follows_start:
             line.append(self._name(started)).append(": ")
         self._printer.line(line.append(outcome.headline(event)))
@@ -208,7 +212,7 @@ class ConsoleView:
             self._printer.line(below)
 
     def _discarded(self, event: CallDiscarded) -> None:
-        started = self._open.pop(event.call_id, None)
+        started = self._open.pop((event.agent_id, event.call_id), None)
         name = self._name(started) if started is not None else Text(sanitise(event.tool), "bold")
         self._printer.line(
             Text("  " + self._who(event), "dim").append(name).append(f": discarded, {sanitise(event.reason)}")

@@ -115,7 +115,7 @@ class StreamJson:
     def __init__(self, *, new_id: Callable[[], str] = lambda: str(uuid.uuid4())) -> None:
         self._new_id = new_id
         self._session_id: str | None = None
-        self._meta: dict[str, JsonObject] = {}
+        self._meta: dict[tuple[str, str], JsonObject] = {}
         self._started_by: dict[str, str] = {}
 
     def lines(self, event: Event) -> Iterator[JsonObject]:
@@ -131,14 +131,14 @@ class StreamJson:
                 for block in event.content:
                     yield self._said(event, "assistant", message=_assistant(event, block))
             case ToolFinished():
-                self._meta[event.call_id] = event.meta
+                self._meta[event.agent_id, event.call_id] = event.meta
             case CallDiscarded():
-                self._meta.pop(event.call_id, None)
+                self._meta.pop((event.agent_id, event.call_id), None)
                 call = {"tool_name": event.tool, "tool_use_id": event.call_id}
                 yield self._line(event, "system", subtype="call_discarded", **call, reason=event.reason)
             case ToolResultsMessage():
                 for block in event.content:
-                    meta = self._meta.pop(str(block.get("tool_use_id")), None)
+                    meta = self._meta.pop((event.agent_id, str(block.get("tool_use_id"))), None)
                     message = {"role": "user", "content": [block]}
                     yield self._said(event, "user", message=message, tool_use_result=meta)
             case _:

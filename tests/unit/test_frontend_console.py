@@ -157,6 +157,20 @@ def test_verbose_shows_the_whole_output() -> None:
     assert "above" not in shown(finished("t1", "Bash", output, exit_code=0), verbose=True)
 
 
+def test_an_answer_that_streams_is_shown_once_whatever_agents_behind_do() -> None:
+    """What a sub-agent asks and says meanwhile is shown in whole lines, and has no part in it."""
+    out = shown(
+        RequestStarted(turn=1),
+        TextDelta(text="I wait "),
+        replace(RequestStarted(turn=1), agent_id="agent-1"),
+        replace(answer(text("Found it."), stop_reason="end_turn"), agent_id="agent-1"),
+        TextDelta(text="for it."),
+        answer(text("I wait for it."), stop_reason="end_turn"),
+    )
+
+    assert out == "I wait \n\n[agent-1] Found it.\nfor it.\n"
+
+
 def test_the_todo_list_is_shown_with_its_states() -> None:
     """Done, active (in its own words) and open items differ."""
     todos = [
