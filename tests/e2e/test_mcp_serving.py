@@ -51,7 +51,8 @@ async def test_a_session_over_standard_streams(program: Program) -> None:
         with anyio.move_on_after(1) as scope:
             await client.call_tool("Bash", {"command": "sleep 300"})
         assert scope.cancelled_caught
-        left = await client.call_tool("Bash", {"command": "pgrep -fc 'sleep 30[0]'"})  # it did not outlive its call
+        with anyio.fail_after(30):  # it did not outlive its call
+            left = await client.call_tool("Bash", {"command": "pgrep -fc 'sleep 30[0]'"})
         assert text_of(left).startswith("0")
         assert not (program.folder / "b.txt").exists()
         assert "+two" in text_of(await client.call_tool("SessionDiff", {}))

@@ -120,6 +120,33 @@ async def test_a_long_call_says_that_it_runs(monkeypatch: pytest.MonkeyPatch, tm
     assert said[0] == "running for 0 s"
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_request_that_is_cancelled_ends_its_call(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, era: Era
+) -> None:
+    """Else it would run on for nobody, and hold up whatever is called next."""
+    begun, ended = anyio.Event(), anyio.Event()
+
+    async def body(value: Any, ctx: Any) -> None:
+        if value.name == "unwanted":
+            begun.set()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                ended.set()
+
+    rig = Rig(monkeypatch, tmp_path, [read_like("Read", body)], None)
+    async with rig.desk() as desk, Client(service(desk).server, mode=era) as client:
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, "Read", {"name": "unwanted"})
+            with anyio.fail_after(5):
+                await begun.wait()
+            group.cancel_scope.cancel()
+        with anyio.fail_after(5):
+            await ended.wait()
+            assert text_of(await client.call_tool("Read", {"name": "next"})) == "Read next"
+
+
 async def test_an_answer_to_no_question(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A state that we did not give runs nothing, and neither does one that was used already."""
     rig = Rig(monkeypatch, tmp_path, [make_tool("Write")], load_policy(None))
