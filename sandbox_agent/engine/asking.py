@@ -159,13 +159,18 @@ async def _streamed(session: Session, choice: Choice, head: Head) -> Answer:
 def _asked_for(session: Session, choice: Choice) -> str:
     """The name of the model that is asked."""
     other = other_model(session, choice)
-    kind, _, _ = session.model.name.partition(":")
-    return session.model.name if other is None else f"{kind}:{other}"
+    return session.model.name if other is None else _named(session, other)
+
+
+def _named(session: Session, other: str) -> str:
+    """The whole name of another model of the same kind."""
+    return f"{session.model.name.partition(':')[0]}:{other}"
 
 
 def can_switch(session: Session, choice: Choice) -> bool:
     """Whether the fallback is there and not asked yet."""
-    return not choice.fallback and session.fallback is not None and session.fallback != session.other_model
+    fallback = session.fallback
+    return not choice.fallback and fallback is not None and _named(session, fallback) != _asked_for(session, choice)
 
 
 def _is_gone(exc: ModelError) -> bool:

@@ -142,7 +142,7 @@ def about(session: Session) -> JsonObject:
     return {
         "session_id": session.id,
         "cwd": session.ctx.cwd,
-        "permission_mode": session.mode.value,
+        "permission_mode": session.modes[0].value,
         "agent_id": session.agent_id,
     }
 

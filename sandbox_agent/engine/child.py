@@ -16,18 +16,9 @@ NOT_FOR_SUBAGENTS = frozenset({"AskUserQuestion", "EnterPlanMode", "ExitPlanMode
 
 OWN = frozenset(
     {
-        *("agent_id", "parent", "pool", "mode", "limits", "ctx", "system", "queue", "denials", "scope", "turn_scope"),
-        *(
-            "interrupted",
-            "other_model",
-            "withdrawn",
-            "drift_told",
-            "unapplied",
-            "before_task",
-            "before_end",
-            "background_wait_s",
-        ),
-        "_notes_told",
+        *("agent_id", "parent", "pool", "mode", "follows", "limits", "ctx", "system", "queue", "denials", "scope"),
+        *("turn_scope", "interrupted", "other_model", "withdrawn", "drift_told", "unapplied", "before_task"),
+        *("before_end", "background_wait_s", "_notes_told"),
     }
 )
 """What of a session is of one agent; whatever else it has, now or later, all its agents share."""
@@ -43,7 +34,8 @@ def child_of(parent: Session, kind: AgentType, agent_id: str, other_model: str |
         agent_id=agent_id,
         parent=parent,
         pool=pool_of(parent.pool, kind),
-        mode=kind.mode or parent.mode,
+        mode=kind.mode or parent.modes[0],
+        follows=kind.mode is None,
         # The clock is that of the first agent's run; what runs behind it is ended with it.
         limits=replace(parent.limits, turns=min(turns, default=None), wall_s=None),
         ctx=replace(parent.ctx, agent_id=agent_id, known_files={}, failed_edits={}, resolved={}, agents=None),

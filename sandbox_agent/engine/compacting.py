@@ -16,6 +16,7 @@ from sandbox_agent.engine.window import ROOMY_PART
 from sandbox_agent.errors import ModelError, ModelOverloadedError, ReplayMismatchError
 from sandbox_agent.events import ConversationCompacted, ModelRetrying, Notice, ResultsTrimmed
 from sandbox_agent.models.base import Answer, ModelRequest, Retrying
+from sandbox_agent.policy.modes import looseness
 from sandbox_agent.policy.policy import Policy
 from sandbox_agent.types import Mode, Usage
 
@@ -145,7 +146,8 @@ async def _compact(
     session.emit(Notice(agent_id=session.agent_id, level="info", text=near))
     summary = await _summary(session, _forms(session, choice, reason, window, focus), spend)
     jobs = "\n".join(f"{job.id} ({job.kind}): {job.what}" for job in session.jobs.running(session.agent_id))
-    facts = compaction.Facts(permissions(session.policy, session.mode), session.ctx.cwd, jobs)
+    strictest = min(session.modes, key=looseness)
+    facts = compaction.Facts(permissions(session.policy, strictest), session.ctx.cwd, jobs)
     shorter = compaction.compacted(session.messages, summary.text, facts, window)
     session.window.forget()
     after = session.window.floor_tokens = session.window.used(shorter, fixed(session))

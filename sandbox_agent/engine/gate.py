@@ -381,7 +381,7 @@ def _note(
             location=decision.location,
             input_sha256=digest(call.use.name, call.use.input),
             asked=answer is not None,
-            mode=session.mode.value,
+            mode=session.modes[0].value,
             layer=decision.layer,
             hook=decision.hook,
             answered_by=answer.by if answer is not None else None,

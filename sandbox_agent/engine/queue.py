@@ -82,6 +82,10 @@ class MessageQueue:
         lane.extend(left)
         self._note_absence()
 
+    def holds(self, message: QueuedMessage) -> bool:
+        """Whether it waits still."""
+        return any(one is message for one in self._lanes[message.priority])
+
     def take(self, up_to: Priority) -> list[QueuedMessage]:
         """Everything waiting at `up_to` or sooner, soonest first."""
         taken: list[QueuedMessage] = []

@@ -163,6 +163,7 @@ class Session:
     `before_end` what is done before the sandbox closes.
     `fallback` is the model to ask where the own one cannot answer, `signers` has the model of each signature in the
     thinking so far.
+    `mode` is the agent's own permission mode; one that `follows` has none of its own and is in that of its parent.
     `proof` is set where the run is recorded or replayed.
     `background_wait_s` is how long an agent that would stop waits for what it has running in the background, which is
     ended then; None lets it run on. `scope` is of the run that is under way, `turn_scope` of its present turn.
@@ -194,6 +195,7 @@ class Session:
     fallback: str | None = None
     signers: dict[str, str] = field(default_factory=dict)
     parent: Session | None = None
+    follows: bool = False
     disk: DiskLimit | None = None
     answer: FormedAnswer | None = None
     secrecy: Secrecy = field(default_factory=Secrecy)
@@ -236,9 +238,10 @@ class Session:
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """The permission modes that a call must pass: this agent's own, and those of every agent above it."""
+        """The permission modes that a call must pass: this agent's own, and those of every agent above it. The first is
+        the one that it is in."""
         above = self.parent.modes if self.parent is not None else ()
-        return tuple(dict.fromkeys((self.mode, *above)))
+        return above if self.follows else tuple(dict.fromkeys((self.mode, *above)))
 
     def emit(self, event: Event) -> None:
         """Tell what happens; see `Journal.emit`. Never waits."""

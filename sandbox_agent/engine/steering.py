@@ -5,6 +5,7 @@ Each is an event of the record, so that whoever reads it knows by what a call wa
 
 from __future__ import annotations
 
+import anyio
 import anyio.to_thread
 
 from sandbox_agent import registry
@@ -16,6 +17,7 @@ from sandbox_agent.engine.session import Session
 from sandbox_agent.engine.window import Window
 from sandbox_agent.errors import ConfigError, PolicyError
 from sandbox_agent.events import ConversationCleared, ModelChanged
+from sandbox_agent.models.base import Model
 from sandbox_agent.policy.modes import looseness
 from sandbox_agent.types import Mode
 
@@ -34,7 +36,8 @@ def set_mode(session: Session, mode: Mode) -> None:
 
 
 async def set_model(session: Session, spec: str) -> None:
-    """Have another model asked from the next request on. No agent may be at work.
+    """Have another model asked from the next request on. The first agent may not be at work; sub-agents that are in the
+    background end with the model that they have.
 
     Args:
         session: whose.
@@ -48,7 +51,9 @@ async def set_model(session: Session, spec: str) -> None:
     await loading.load()
     model = await loading.loaded()
     try:
-        session.budget.check(model.name)
+        if module == "anthropic":
+            await anyio.to_thread.run_sync(session.budget.prices.load)
+        session.budget.check((model.name,))
     except ConfigError:
         await model.aclose()
         raise
@@ -56,10 +61,17 @@ async def set_model(session: Session, spec: str) -> None:
     session.window = Window(session.limits.context_tokens)
     if module != "anthropic":
         session.fallback = None  # there is no other model of that kind
-    if module == "anthropic":
-        await anyio.to_thread.run_sync(session.budget.prices.load)
-    await before.aclose()
+    session.tasks.start_soon(_close_once_unused, session, before)
     session.emit(ModelChanged(model=model.name, before=before.name))
+
+
+async def _close_once_unused(session: Session, model: Model) -> None:
+    """Sub-agents that are at work in the background have begun with it."""
+    try:
+        await session.jobs.wait_idle(None)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await model.aclose()
 
 
 def clear(session: Session) -> None:

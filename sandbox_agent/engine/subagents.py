@@ -22,6 +22,7 @@ from sandbox_agent.engine.loop import Progress, drive
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
 from sandbox_agent.engine.shell_jobs import ShellDesk
+from sandbox_agent.engine.window import Window
 from sandbox_agent.errors import SandboxError, ToolError
 from sandbox_agent.events import AgentFinished, AgentStarted, Notice
 from sandbox_agent.models.names import full_name
@@ -65,6 +66,7 @@ class Team:
         self.members: dict[str, Member] = {}
         self._earlier = {event.agent_id: event for event in earlier}
         self._jobs_left = jobs_left or JobsLeft()
+        self._notes: list[str] = []
         self._places = anyio.Semaphore(limits.subagents_at_once) if limits.subagents_at_once else None
 
     @property
@@ -102,11 +104,20 @@ class Team:
             kind = self._type(earlier.agent_type)
             member = self._join(parent, kind, agent_id, earlier.description, earlier.model)
             self._jobs_left.tell(agent_id, member.session.queue)
+            for text in self._notes:
+                member.session.queue.put(text, Priority.NEXT, wakes=False)
             return member
         known = [one for one, member in self.members.items() if member.session.parent is parent]
         known += [one for one, event in self._earlier.items() if event.parent_id == parent.agent_id]
         names = ", ".join(dict.fromkeys(known)) or "(none)"
         raise ToolError(f"You have no sub-agent {agent_id!r}. Yours are: {names}.")
+
+    def note(self, text: str) -> None:
+        """Let every sub-agent that has done something know this when it goes on."""
+        self._notes.append(text)
+        for member in self.members.values():
+            if member.session.messages:
+                member.session.queue.put(text, Priority.NEXT, wakes=False)
 
     async def work(self, member: Member, words: str, *, background: bool = False) -> AgentReport:
         """Have a member do something, once there is a place for it.
@@ -115,6 +126,7 @@ class Team:
             SandboxError: the sandbox is gone.
         """
         session = member.session
+        _catch_up(session)
         continued = bool(session.messages)
         member.progress, member.runs = Progress(), True
         call_id = member.call_id = current_call()
@@ -248,32 +260,32 @@ class Team:
 
 
 class Desk:
-    """The sub-agents of one agent; see `tools.agents.AgentDesk`."""
+    """The sub-agents of one agent; see `tools.agents.AgentDesk`. `team` has those of all."""
 
     def __init__(self, team: Team, session: Session) -> None:
-        self._team = team
+        self.team = team
         self._session = session
 
     async def run(self, task: AgentTask) -> AgentReport:
-        member = self._team.start(self._session, task)
-        async with self._team.waiting(self._session):
-            return await self._team.work(member, task.prompt)
+        member = self.team.start(self._session, task)
+        async with self.team.waiting(self._session):
+            return await self.team.work(member, task.prompt)
 
     def launch(self, task: AgentTask) -> str:
-        member = self._team.start(self._session, task)
+        member = self.team.start(self._session, task)
         self._behind(member, task.prompt)
         return member.session.agent_id
 
     async def go_on(self, agent_id: str, message: str) -> AgentReport | None:
-        member = self._team.find(self._session, agent_id)
+        member = self.team.find(self._session, agent_id)
         if member.runs:
             member.session.queue.put(message, Priority.NEXT)
             return None
-        async with self._team.waiting(self._session):
-            return await self._team.work(member, message)
+        async with self.team.waiting(self._session):
+            return await self.team.work(member, message)
 
     def go_on_behind(self, agent_id: str, message: str) -> bool:
-        member = self._team.find(self._session, agent_id)
+        member = self.team.find(self._session, agent_id)
         if member.runs:
             member.session.queue.put(message, Priority.NEXT)
             return False
@@ -281,11 +293,11 @@ class Desk:
         return True
 
     def at_work_for(self, call_id: str) -> str | None:
-        mine = (one for one in self._team.members.values() if one.session.parent is self._session)
+        mine = (one for one in self.team.members.values() if one.session.parent is self._session)
         return next((one.session.agent_id for one in mine if one.call_id == call_id), None)
 
     def waiting(self) -> AbstractAsyncContextManager[None]:
-        return self._team.waiting(self._session)
+        return self.team.waiting(self._session)
 
     def _behind(self, member: Member, words: str) -> None:
         agent_id = member.session.agent_id
@@ -293,7 +305,7 @@ class Desk:
 
         async def work(_: Job) -> Ending:
             try:
-                report = await self._team.work(member, words, background=True)
+                report = await self.team.work(member, words, background=True)
             except SandboxError as exc:
                 first_of(member.session).fail(exc)  # no call of the first agent waits for it to find out
                 raise
@@ -307,7 +319,7 @@ class Desk:
             return JobOutput(data[offset : offset + limit_bytes], min(offset, len(data)), len(data))
 
         job = Job(
-            id=self._team.jobs.free_id(agent_id),
+            id=self.team.jobs.free_id(agent_id),
             kind=JobKind.AGENT,
             what=member.description,
             agent_id=self._session.agent_id,
@@ -315,10 +327,20 @@ class Desk:
             read=said,
         )
         try:
-            self._team.jobs.add(job, work, self._session.queue)
+            self.team.jobs.add(job, work, self._session.queue)
         except ToolError:
             member.runs = False
             raise
+
+
+def _catch_up(session: Session) -> None:
+    """Have an agent go on with what the person has chosen since it ended: the model, and the permission mode."""
+    first = first_of(session)
+    if session.model is not first.model:
+        session.model, session.window = first.model, Window(session.limits.context_tokens)
+    session.fallback = first.fallback
+    if session.follows:
+        session.mode = session.modes[0]
 
 
 def report_of(member: Member) -> AgentReport:

@@ -12,6 +12,7 @@ import anyio
 
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine import history
+from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.discarding import viewer
 from sandbox_agent.engine.forking import session_folder
 from sandbox_agent.engine.lock import SessionLock
@@ -20,6 +21,7 @@ from sandbox_agent.engine.past import EVENTS_FILE, Past, conversation_entries, l
 from sandbox_agent.engine.restoring import Reached
 from sandbox_agent.engine.session import Session
 from sandbox_agent.engine.standing import standing
+from sandbox_agent.engine.subagents import Desk
 from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.events import ConversationRewound, UserMessage
 from sandbox_agent.prompts import prompt
@@ -91,12 +93,13 @@ async def check_here(session: Session, to: int | None) -> None:
 async def undo_here(session: Session, to: int | None, *, rewind: bool) -> Reached:
     """Bring the workspace of an open session back to a step; none of its agents may be at work. Its jobs are ended.
 
-    What the model knows of files counts no longer, and commands start in a folder that is there.
+    What agents know of files counts no longer, and commands start in a folder that is there.
 
     Args:
         session: whose.
         to: the step; None is the one before the last.
-        rewind: the conversation goes back to that step, too; otherwise the model gets a note with the next message.
+        rewind: the conversation goes back to that step, too; otherwise the model gets a note with the next message, and a
+            sub-agent when it goes on.
 
     Raises:
         WorkspaceError: it has no checkpoints, or see `Checkpoints.undo`.
@@ -114,16 +117,25 @@ async def undo_here(session: Session, to: int | None, *, rewind: bool) -> Reache
             messages[:] = history.repair(history.fold(events, agent_id=agent_id)).messages
     elif session.messages:
         session.say(_note(reached))
-    session.window.forget()
-    ctx = session.ctx
+    team = session.ctx.agents.team if isinstance(session.ctx.agents, Desk) else None
+    if team is not None and not rewind:
+        team.note(_note(reached))
+    for one in (session, *(member.session for member in (team.members.values() if team is not None else ()))):
+        _forget(one, session.checkpoints)
+    session.sync_soon()
+    return reached
+
+
+def _forget(agent: Session, checkpoints: Checkpoints) -> None:
+    """What an agent knew of the workspace counts no longer."""
+    agent.window.forget()
+    ctx = agent.ctx
     ctx.known_files.clear()
     ctx.failed_edits.clear()
     if ctx.cwd.startswith(WORKSPACE_MOUNT + "/"):
-        node = session.checkpoints.nodes.get(ctx.cwd.removeprefix(WORKSPACE_MOUNT + "/"))
+        node = checkpoints.nodes.get(ctx.cwd.removeprefix(WORKSPACE_MOUNT + "/"))
         if node is None or node.kind is not Kind.DIRECTORY:
             ctx.cwd = WORKSPACE_MOUNT
-    session.sync_soon()
-    return reached
 
 
 def _note(reached: Reached) -> str:

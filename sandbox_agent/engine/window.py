@@ -112,6 +112,7 @@ class Window:
     def forget(self) -> None:
         """The conversation is another one now: what was counted says nothing of it."""
         self._counted = None
+        self.floor_tokens = 0
 
     def learn(self, refusal: str, name: str | None = None) -> None:
         """Take the window from a refusal for length, where it names it ("205000 tokens > 200000 maximum")."""

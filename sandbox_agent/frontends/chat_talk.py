@@ -88,8 +88,7 @@ class Talk:
         return [plain_text(message.content) for message in self.waiting]
 
     def _delivered(self) -> None:
-        if not self.session.queue.waiting(Priority.NEXT):
-            self.waiting.clear()
+        self.waiting[:] = [message for message in self.waiting if self.session.queue.holds(message)]
 
     def status(self) -> str:
         """One sanitised line: mode, model, and what is going on."""

@@ -48,7 +48,7 @@ class World:
     async def moment(self) -> None:
         """Anything may happen here, and time goes by."""
         assert self.session is not None
-        members = self.session.ctx.agents._team.members.values()  # type: ignore[union-attr]
+        members = self.session.ctx.agents.team.members.values()  # type: ignore[union-attr]
         match self.pick(["nothing"] * 12 + ["now", "next", "later", "later", "wait", "child now", "interrupt"]):
             case "now" | "next" | "later" as name:
                 self.words += 1
@@ -222,7 +222,7 @@ def check_nothing_left(session: Session, folder: Path) -> None:
     assert session.jobs.running() == ()
     assert session.rights.lane.value == 1
     assert not session.rights.asking.locked()
-    team = session.ctx.agents._team  # type: ignore[union-attr]
+    team = session.ctx.agents.team  # type: ignore[union-attr]
     assert team._places.value == team.limits.subagents_at_once
     assert not any(member.runs or member.holds or member.waits for member in team.members.values())
 

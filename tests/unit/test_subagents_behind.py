@@ -177,7 +177,7 @@ async def test_one_that_has_ended_goes_on_with_all_it_knows(tmp_path: Path) -> N
     async def child(request: ModelRequest) -> Any:
         asked.append(len(request.messages))
         if len(asked) == 2:
-            await session.ctx.agents._team.members["agent-1"].session.queue.arrived()
+            await session.ctx.agents.team.members["agent-1"].session.queue.arrived()
         return say(f"answer {len(asked)} to {heard(request)}")
 
     parts = {

@@ -56,7 +56,7 @@ async def test_a_run_that_asks_for_far_too_many_keeps_to_the_caps(tmp_path: Path
         events = await play(session, "main")
         assert session.jobs.running() == ()
         assert session.rights.lane.statistics().tasks_waiting == 0
-        assert session.ctx.agents._team._places.value == places
+        assert session.ctx.agents.team._places.value == places
 
     assert finished(events).status == "done"
     started = of(events, AgentStarted)
@@ -100,7 +100,7 @@ async def test_a_total_of_none_leaves_the_tool_and_says_why(tmp_path: Path) -> N
 async def test_an_agent_that_waits_again_before_it_had_its_place_back_takes_none(tmp_path: Path) -> None:
     """Its first call has ended and wants the place, its next one waits already: what that waits for needs the place."""
     async with make_team({"main": [say("done")]}, tmp_path, limits=Limits(subagents_at_once=1)) as session:
-        team = session.ctx.agents._team
+        team = session.ctx.agents.team
         one, other, third = (team.start(session, AgentTask("general-purpose", "d", "p")) for _ in range(3))
         await team._enter(one)
         again = anyio.Event()

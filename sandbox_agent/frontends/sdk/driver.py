@@ -218,7 +218,10 @@ class Driver:
         state.tell("running")
         if state.next_model is not None:
             spec, state.next_model = state.next_model, None
-            await set_model(session, spec)
+            try:
+                await set_model(session, spec)
+            except ConfigError as exc:  # it was asked for while nobody could say so
+                session.emit(Notice(level="warning", text=f"the model stays {session.model.name}: {exc}"))
         refused = await self._admit() if state.inbox else None
         self._wire.send(self._lines.init(session, list(state.agents)))
         if refused is not None:
