@@ -8,9 +8,11 @@ A server that died is started once more when it is next called, a few times in a
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import anyio
@@ -22,8 +24,9 @@ from pydantic import ValidationError
 
 from sandbox_agent import __version__
 from sandbox_agent.errors import SandboxAgentError, ToolError
-from sandbox_agent.mcp.incoming import LEFT_OUT, MAX_TOOLS, made_fit
+from sandbox_agent.mcp.incoming import LEFT_OUT, MAX_TOOLS
 from sandbox_agent.mcp.results import clean
+from sandbox_agent.mcp.watched import Streams, WatchedTransport
 from sandbox_agent.policy.servers import McpServer
 
 MAX_STARTS = 5
@@ -36,7 +39,6 @@ MAX_ELICITATIONS = 20
 
 CLOSE_S = 4.0
 
-Streams = AbstractAsyncContextManager[Any]
 Found = TypeVar("Found")
 
 Elicit = Callable[[str, str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
@@ -80,6 +82,8 @@ class Connection:
     _elicited: int = 0
     _eliciting: bool = False
     _client: Client | None = None
+    _began_s: float = 0.0
+    _capable: frozenset[str] = frozenset()
     _settled: anyio.Event = field(default_factory=anyio.Event)
     _down: anyio.Event = field(default_factory=anyio.Event)
     _wanted: anyio.Event = field(default_factory=anyio.Event)
@@ -103,26 +107,33 @@ class Connection:
                 await self._ended.wait()
         self.state = State.CLOSED
 
-    async def tools(self) -> tuple[list[mcp_types.Tool], list[tuple[str, str]]]:
+    @property
+    def start_left_s(self) -> float:
+        """How much of the time that the server has to be there with its tools is left of its last start."""
+        return max(0.0, self._began_s + self.server.startup_timeout_s - anyio.current_time())
+
+    async def tools(self, within_s: float) -> tuple[list[mcp_types.Tool], list[tuple[str, str]]]:
         """What the server says its tools are, and what of that makes no sense: name and reason.
 
+        Args:
+            within_s: for all pages of the list together.
+
         Raises:
-            ToolError: it does not say, or has more than may be.
+            ToolError: it does not say in time, or has more than may be.
         """
         found: list[mcp_types.Tool] = []
         left_out: list[tuple[str, str]] = []
-        cursor: str | None = None
-        for _ in range(MAX_PAGES):
-            page = await self.ask(
-                lambda client, at=cursor: client.list_tools(cursor=at, cache_mode="refresh"),  # type: ignore[misc]
-                self.server.startup_timeout_s,
-            )
+        pages = await self.pages(
+            lambda client, at: client.list_tools(cursor=at, cache_mode="refresh"),
+            within_s,
+            f"was not there with its tools within {self.server.startup_timeout_s:g} s",
+            lambda pages: sum(len(page.tools) for page in pages) > MAX_TOOLS,
+        )
+        for page in pages:
             found += page.tools
             left_out += [(str(name), str(reason)) for name, reason in (page.meta or {}).get(LEFT_OUT, ())]
-            cursor = page.next_cursor
-            if cursor is None or len(found) + len(left_out) > MAX_TOOLS:
-                break
-        if cursor is not None or len(found) + len(left_out) > MAX_TOOLS:
+        whole = pages[-1].next_cursor is None
+        if not whole or len(found) + len(left_out) > MAX_TOOLS:
             raise ToolError(f"it has over {MAX_TOOLS} tools, or over {MAX_PAGES} pages of them")
         return found, left_out
 
@@ -157,8 +168,36 @@ class Connection:
 
     @property
     def has_resources(self) -> bool:
-        """Whether the server says that it has resources."""
-        return self._client is not None and self._client.server_capabilities.resources is not None
+        """Whether the server says that it has resources, or said so when it was last there."""
+        return "resources" in self._capable
+
+    @property
+    def has_prompts(self) -> bool:
+        """The same of prompts."""
+        return "prompts" in self._capable
+
+    async def pages(
+        self,
+        question: Callable[[Client, str | None], Awaitable[Any]],
+        within_s: float,
+        slow: str,
+        enough: Callable[[Sequence[Any]], bool],
+    ) -> Sequence[Any]:
+        """The pages of a list: so many at most, and all of them in this time, else a server that has always one more
+        would hold up whoever waits. At least one.
+
+        Raises:
+            ToolError: see `ask`; or it took longer, which is told in the words of `slow`.
+        """
+        found: list[Any] = []
+        with anyio.move_on_after(within_s):
+            while len(found) < MAX_PAGES:
+                cursor = found[-1].next_cursor if found else None
+                found.append(await self.ask(partial(_at, question, cursor), math.inf))
+                if found[-1].next_cursor is None or enough(found):
+                    break
+            return found
+        raise ToolError(f"the server {self.server.name} {slow}")
 
     async def ask(self, question: Callable[[Client], Awaitable[Found]], timeout_s: float) -> Found:
         """Put one question to the server, which is started again if it has died since.
@@ -241,12 +280,17 @@ class Connection:
     async def _live(self) -> None:
         """One life of the server, from its start to its end; no error of it leaves this."""
         self.starts += 1
+        self._began_s = anyio.current_time()
         self._down = anyio.Event()
         try:
             with anyio.fail_after(self.server.startup_timeout_s) as starting:
                 async with self._connected() as client:
                     starting.deadline = float("inf")
                     self._client, self.state, self.error = client, State.CONNECTED, ""
+                    able = client.server_capabilities
+                    self._capable = frozenset(
+                        kind for kind in ("resources", "prompts") if getattr(able, kind) is not None
+                    )
                     self._settled.set()
                     if self.starts > 1:
                         self.changed()
@@ -274,7 +318,7 @@ class Connection:
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Client]:
         client = Client(
-            _Transport(self.streams, self._lost),
+            WatchedTransport(self.streams, self._lost),
             client_info=mcp_types.Implementation(name="sandbox-agent", version=__version__),
             message_handler=self._heard,
             elicitation_callback=self._asked if self.elicit is not None else None,
@@ -329,58 +373,8 @@ class Connection:
         return mcp_types.ElicitResult(action="accept", content=_defaults(schema) | answer)
 
 
-class _Transport:
-    """What `streams` makes, with a word to the owner when its reading end is at its end."""
-
-    def __init__(self, streams: Callable[[], Streams], lost: Callable[[], None]) -> None:
-        self._streams = streams
-        self._lost = lost
-        self._entered: Streams | None = None
-
-    async def __aenter__(self) -> tuple[Any, Any]:
-        self._entered = self._streams()
-        read, write = await self._entered.__aenter__()
-        return _Watched(read, self._lost), write
-
-    async def __aexit__(self, *exc: Any) -> bool | None:
-        assert self._entered is not None
-        return await self._entered.__aexit__(*exc)
-
-
-class _Watched:
-    """A reading end that makes what it gives fit, and tells of its end."""
-
-    def __init__(self, stream: Any, lost: Callable[[], None]) -> None:
-        self._stream = stream
-        self._lost = lost
-
-    async def receive(self) -> Any:
-        try:
-            return made_fit(await self._stream.receive())
-        except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
-            self._lost()
-            raise
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    def __aiter__(self) -> _Watched:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> _Watched:
-        return self
-
-    async def __aexit__(self, *_: Any) -> None:
-        await self.aclose()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+def _at(question: Callable[[Client, str | None], Awaitable[Any]], cursor: str | None, client: Client) -> Awaitable[Any]:
+    return question(client, cursor)
 
 
 def _defaults(schema: dict[str, Any]) -> dict[str, Any]:

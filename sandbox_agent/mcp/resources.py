@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from sandbox_agent.errors import ToolError
-from sandbox_agent.mcp.connection import MAX_PAGES, MAX_RESOURCES, Connection
+from sandbox_agent.mcp.connection import MAX_RESOURCES, Connection
 from sandbox_agent.mcp.results import clean, text_of
 from sandbox_agent.mcp.tools import shortened
 from sandbox_agent.prompts import prompt
@@ -54,7 +54,8 @@ def resource_tools(connections: Sequence[Connection]) -> tuple[Tool, ...]:
     async def read(value: ReadInput, ctx: ToolContext) -> ToolResult:
         connection = found(value.server)
         server = connection.server
-        answer = await connection.ask(lambda client: client.read_resource(value.uri), server.call_timeout_s)
+        uri = clean(value.uri)
+        answer = await connection.ask(lambda client: client.read_resource(uri), server.call_timeout_s)
         return await shortened(text_of(answer.contents), server, ctx)
 
     return (
@@ -66,6 +67,7 @@ def resource_tools(connections: Sequence[Connection]) -> tuple[Tool, ...]:
             # What a server does when it is asked is up to the server: both are judged like its tools.
             subject=lambda value, ctx: Subject(summary=value.server, specifier=value.server),
             source=SOURCE,
+            timeout_s=None,
         ),
         build_tool(
             name="ReadMcpResource",
@@ -82,18 +84,16 @@ def resource_tools(connections: Sequence[Connection]) -> tuple[Tool, ...]:
 
 async def _listed(connection: Connection) -> list[JsonObject]:
     found: list[JsonObject] = []
-    cursor: str | None = None
-    for _ in range(MAX_PAGES):
-        page = await connection.ask(
-            lambda client, at=cursor: client.list_resources(cursor=at),  # type: ignore[misc]
-            connection.server.call_timeout_s,
-        )
-        for one in page.resources:
-            entry = {"server": connection.server.name, "uri": clean(one.uri), "name": clean(one.name)}
-            more = {"description": one.description, "mimeType": one.mime_type, "size": one.size}
-            entry |= {key: clean(value) if isinstance(value, str) else value for key, value in more.items() if value}
-            found.append(entry)
-        cursor = page.next_cursor
-        if cursor is None or len(found) > MAX_RESOURCES:
-            break
+    within_s = connection.server.call_timeout_s
+    pages = await connection.pages(
+        lambda client, at: client.list_resources(cursor=at),
+        within_s,
+        f"did not answer within {within_s:g} s; it was told to stop",
+        lambda pages: sum(len(page.resources) for page in pages) > MAX_RESOURCES,
+    )
+    for one in (one for page in pages for one in page.resources):
+        entry = {"server": connection.server.name, "uri": clean(one.uri), "name": clean(one.name)}
+        more = {"description": one.description, "mimeType": one.mime_type, "size": one.size}
+        entry |= {key: clean(value) if isinstance(value, str) else value for key, value in more.items() if value}
+        found.append(entry)
     return found[:MAX_RESOURCES]

@@ -13,6 +13,7 @@ import anyio
 import mcp_types
 from pydantic import RootModel
 
+from sandbox_agent.errors import ToolError
 from sandbox_agent.mcp.connection import Connection
 from sandbox_agent.mcp.incoming import input_schema_of
 from sandbox_agent.mcp.names import tool_name
@@ -109,7 +110,7 @@ def _tool(connection: Connection, tool: mcp_types.Tool, progressed: Progressed) 
             words = None if message is None else clean(message)[:_SUMMARY_CHARS]
             progressed(server.name, call_id, progress, total, words)
 
-        answer = await connection.call(tool.name, value.root, heard)
+        answer = await connection.call(tool.name, sendable(value.root), heard)
         return await shortened(result_of(answer), server, ctx)
 
     def subject(value: RootModel[dict[str, Any]], ctx: ToolContext) -> Subject:
@@ -130,6 +131,20 @@ def _tool(connection: Connection, tool: mcp_types.Tool, progressed: Progressed) 
         source=f"mcp:{server.name}",
         input_schema=schema,
     )
+
+
+def sendable(given: JsonObject) -> JsonObject:
+    """An input as it can be written: a model may send halves of surrogate pairs, which would cost the connection.
+
+    Raises:
+        ToolError: it has a number that is none in JSON.
+    """
+    try:
+        text = json.dumps(given, ensure_ascii=False, allow_nan=False)
+    except ValueError as exc:
+        raise ToolError("There is no JSON for this input: it has NaN or Infinity as a number.") from exc
+    whole: JsonObject = given if text.isascii() else json.loads(text.encode("utf-8", "replace"))
+    return whole
 
 
 def _description(server: McpServer, tool: mcp_types.Tool) -> str:

@@ -189,12 +189,18 @@ def listed(ident, params):
             result={"tools": [tool(f"p{params.get('cursor')}")], "nextCursor": f"{params.get('cursor')}1"[-9:]},
         )
         return
+    if "slow_pages" in MODES:
+        time.sleep(0.1)
+        send(id=ident, result={"tools": [tool(f"p{time.monotonic_ns()}")], "nextCursor": "more"})
+        return
     if "restless" in MODES:
         say("notifications/tools/list_changed")
     if "list_error_later" in MODES and CALLS:
         send(id=ident, error={"code": -1, "message": "not now"})
         return
     send(id=ident, result={"tools": tools()})
+    if "says_changed" in MODES:
+        say("notifications/tools/list_changed")
 
 
 def started(ident, params):

@@ -14,7 +14,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from sandbox_agent.errors import ToolError
-from sandbox_agent.mcp.fleet import Fleet, Told
+from sandbox_agent.mcp.fleet import Fleet
+from sandbox_agent.mcp.member import Told
 from sandbox_agent.mcp.pins import Pins
 from sandbox_agent.policy.servers import McpServer, Place, Transport
 from sandbox_agent.sandboxes.fake import FakeSandbox

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -33,7 +34,7 @@ def _pids(state: Path) -> list[int]:
     [
         ("hang_in_start", "it was not there within 1 s"),
         ("deaf", "it was not there within 1 s"),
-        ("hang_in_list", "did not answer within 1 s"),
+        ("hang_in_list", "was not there with its tools within 1 s"),
         ("die_at_once", "exit code 1"),
         ("giant_line", "a line without an end"),
         ("many", "over 500 tools"),
@@ -348,11 +349,49 @@ async def test_a_change_between_sessions_is_asked_about(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_changes_all_the_time_is_not_asked_about_all_the_time(tmp_path: Path) -> None:
-    """Three refusals, then none of its lists is put before anybody; the others answer meanwhile."""
+    """Three refusals, then none of its lists is put before anybody, nor told of again; calls are refused in time."""
     async with fleet_of([hostile("restless"), GOOD], tmp_path) as ground:
-        await ground.until(lambda: len(ground.told) > 8)
+        answers = [await ground.call() for _ in range(5)]
+        await ground.until(lambda: "again and again" in ground.told[-1].note)
+
         assert len(ground.asked) == 3
+        assert all("has changed this tool since it was approved" in answer for answer in answers)
         assert await ground.call("mcp__good__echo") == "echo {}"
+        assert len(ground.told) == 4  # both at the start, the refused list, and that there will be no more
+
+
+async def test_a_server_that_only_says_that_it_changes_can_be_called(tmp_path: Path) -> None:
+    """Behind each list comes word that it is another one now: a call waits for one look that began after it."""
+    async with fleet_of([hostile("says_changed")], tmp_path) as ground:
+        assert [await ground.call() for _ in range(5)] == ["echo {}"] * 5
+        assert len(ground.told) == 1
+
+
+async def test_a_list_that_comes_in_slow_pages_has_one_deadline(tmp_path: Path) -> None:
+    """Not one for each page: who waits for the start waits no longer than the entry says."""
+    async with fleet_of([hostile("slow_pages", startup_timeout_s=1), GOOD], tmp_path) as ground:
+        assert [(told.server.name, told.state) for told in ground.told] == [
+            ("good", State.CONNECTED),
+            ("evil", State.FAILED),
+        ]
+        assert "was not there with its tools within 1 s" in ground.told[-1].error
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [({"a": "x\ud800y"}, 'echo {"a": "x?y"}'), ({"\udc00": 1}, 'echo {"?": 1}')]
+)
+async def test_an_input_that_cannot_be_written_costs_no_connection(
+    tmp_path: Path, given: dict[str, Any], said: str
+) -> None:
+    """Halves of surrogate pairs, which JSON can say and UTF-8 cannot: the server gets a mark in their place."""
+    state = tmp_path / "state"
+
+    async with fleet_of([hostile(f"STATE={state}")], tmp_path) as ground:
+        assert await ground.call(**given) == said
+        assert "no JSON" in await ground.call(a=float("nan"))
+        assert await ground.call() == "echo {}"
+
+    assert len(_pids(state)) == 1
 
 
 async def test_a_list_that_cannot_be_looked_at_lets_no_tool_be_called(tmp_path: Path) -> None:
@@ -395,6 +434,13 @@ async def test_nothing_of_our_environment_comes_to_a_server_of_this_machine(
         names = {one.partition(b"=")[0] for one in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if one}
         assert names <= {b"PATH", b"HOME", b"LANG", b"TMPDIR", b"GIVEN"}
         assert b"GIVEN" in names
+
+
+async def test_resources_of_a_server_that_died_are_read_from_the_next_one(tmp_path: Path) -> None:
+    """The tools for them stay, and the server is started again as it is for a call."""
+    async with fleet_of([hostile("resources", "die_in_call")], tmp_path) as ground:
+        assert "exit code 3" in await ground.call()
+        assert (await ground.call("ReadMcpResource", server="evil", uri="x://1")).startswith("held")
 
 
 async def test_resources_are_bounded_and_cleaned(tmp_path: Path) -> None:
