@@ -1,4 +1,7 @@
-"""The shell around a command when there is no runner: folder, input, deadline, and the end of what it left behind."""
+"""The shell around a command when there is no runner: folder, input, deadline, and the end of what it left behind.
+
+A process that is just becoming another program shows no environment for a moment: two rounds in a row must find none.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ marked() {
     return 1
 }
 sweep() {
-    round=0
+    round=0 clean=0
     while [ $round -lt 50 ]; do
         left=
         for place in /proc/[0-9]*; do
@@ -18,7 +21,9 @@ sweep() {
                 left=1; kill -9 "${place#/proc/}" 2>/dev/null
             fi
         done
-        [ -n "$left" ] || return 0
+        if [ -n "$left" ]; then clean=0; else clean=$((clean + 1)); fi
+        [ $clean -lt 2 ] || return 0
+        [ $clean -eq 0 ] || sleep 0.05
         round=$((round + 1))
     done
 }
