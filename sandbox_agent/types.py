@@ -187,12 +187,14 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts. `input_tokens` excludes the cache, as the API reports it."""
+    """Token counts. `input_tokens` excludes the cache, as the API reports it. Of `cache_creation_input_tokens`, those of
+    `cache_creation_1h_input_tokens` stay there for an hour, which costs more."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
+    cache_creation_1h_input_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:
@@ -205,17 +207,20 @@ class Usage:
             self.output_tokens + other.output_tokens,
             self.cache_creation_input_tokens + other.cache_creation_input_tokens,
             self.cache_read_input_tokens + other.cache_read_input_tokens,
+            self.cache_creation_1h_input_tokens + other.cache_creation_1h_input_tokens,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars for a million tokens of each kind that `Usage` has."""
+    """US dollars for a million tokens of each kind that `Usage` has. `cache_write` is of what stays for five minutes,
+    `cache_write_1h` of what stays for an hour."""
 
     input: float
     output: float
     cache_write: float
     cache_read: float
+    cache_write_1h: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -128,16 +129,13 @@ def request_as_json(request: ModelRequest, noise: Noise) -> JsonObject:
 
 def answer_as_json(answer: Answer) -> JsonObject:
     """An answer, for the tape."""
-    usage = answer.usage
+    usage = asdict(answer.usage)
+    if not answer.usage.cache_creation_1h_input_tokens:
+        del usage["cache_creation_1h_input_tokens"]  # tapes of earlier versions have none
     return {
         "content": list(answer.content),
         "stop_reason": answer.stop_reason,
-        "usage": {
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cache_creation_input_tokens": usage.cache_creation_input_tokens,
-            "cache_read_input_tokens": usage.cache_read_input_tokens,
-        },
+        "usage": usage,
         "model": answer.model,
         "message_id": answer.message_id,
         "malformed": answer.malformed,

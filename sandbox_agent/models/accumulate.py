@@ -159,16 +159,21 @@ class Accumulator:
         block["input"] = parsed if parsed is not None else {}
 
     def _whole_usage(self) -> Usage:
-        def count(key: str) -> int:
-            value = self._usage.get(key)
-            return max(value, 0) if isinstance(value, int) else 0
-
+        written = self._usage.get("cache_creation")
+        cached = _count(self._usage, "cache_creation_input_tokens")
+        an_hour = _count(written, "ephemeral_1h_input_tokens") if isinstance(written, dict) else 0
         return Usage(
-            input_tokens=count("input_tokens"),
-            output_tokens=count("output_tokens"),
-            cache_creation_input_tokens=count("cache_creation_input_tokens"),
-            cache_read_input_tokens=count("cache_read_input_tokens"),
+            input_tokens=_count(self._usage, "input_tokens"),
+            output_tokens=_count(self._usage, "output_tokens"),
+            cache_creation_input_tokens=cached,
+            cache_read_input_tokens=_count(self._usage, "cache_read_input_tokens"),
+            cache_creation_1h_input_tokens=min(an_hour, cached),
         )
+
+
+def _count(usage: JsonObject, key: str) -> int:
+    value = usage.get(key)
+    return max(value, 0) if isinstance(value, int) else 0
 
 
 def _text(delta: JsonObject, key: str) -> str:

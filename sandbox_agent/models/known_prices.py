@@ -13,6 +13,7 @@ def cost_usd(model: str, usage: Usage) -> float | None:
         # The package's input is all that was read, wherever it came from.
         input_tokens=usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens,
         cache_write_tokens=usage.cache_creation_input_tokens,
+        cache_write_1h_tokens=usage.cache_creation_1h_input_tokens,  # of those
         cache_read_tokens=usage.cache_read_input_tokens,
         output_tokens=usage.output_tokens,
     )

@@ -63,7 +63,8 @@ def _cost_usd(price: Price, usage: Usage) -> float:
     return (
         usage.input_tokens * price.input
         + usage.output_tokens * price.output
-        + usage.cache_creation_input_tokens * price.cache_write
+        + (usage.cache_creation_input_tokens - usage.cache_creation_1h_input_tokens) * price.cache_write
+        + usage.cache_creation_1h_input_tokens * price.cache_write_1h
         + usage.cache_read_input_tokens * price.cache_read
     ) / _MILLION
 

@@ -15,7 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from sandbox_agent.errors import ConfigError
 
-UsageKey = Literal["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"]
+UsageKey = Literal[
+    "input_tokens",
+    "output_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_1h_input_tokens",
+]
 
 
 class _Part(BaseModel):

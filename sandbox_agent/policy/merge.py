@@ -262,6 +262,7 @@ def _price(entry: PriceEntry) -> Price:
         output=entry.output,
         cache_write=entry.input * 1.25 if entry.cache_write is None else entry.cache_write,
         cache_read=entry.input * 0.1 if entry.cache_read is None else entry.cache_read,
+        cache_write_1h=entry.input * 2 if entry.cache_write_1h is None else entry.cache_write_1h,
     )
 
 

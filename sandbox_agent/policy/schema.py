@@ -204,7 +204,9 @@ class PriceEntry(_Section):
     output: Usd
     """What is written, thinking included."""
     cache_write: Usd | None = None
-    """What goes into the cache; left out, 1.25 times `input`."""
+    """What goes into the cache for five minutes; left out, 1.25 times `input`."""
+    cache_write_1h: Usd | None = None
+    """What goes there for an hour; left out, twice `input`."""
     cache_read: Usd | None = None
     """What comes from the cache; left out, a tenth of `input`."""
 

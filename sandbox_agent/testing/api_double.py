@@ -229,7 +229,14 @@ class ApiDouble:
             "input_tokens": _estimate(body),
             "output_tokens": max(1, len(json.dumps(answer.content)) // 4),
         }
-        usage = {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0} | default_usage | dict(turn.usage)
+        usage: JsonObject = (
+            {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0} | default_usage | dict(turn.usage)
+        )
+        an_hour = usage.pop("cache_creation_1h_input_tokens", 0)
+        usage["cache_creation"] = {
+            "ephemeral_5m_input_tokens": usage["cache_creation_input_tokens"] - an_hour,
+            "ephemeral_1h_input_tokens": an_hour,
+        }
         message = as_message(answer, f"msg_double_{self._answers}", usage)
         if not body.get("stream"):
             await write_plain(writer, 200, message, turn.headers)

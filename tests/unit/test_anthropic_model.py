@@ -18,7 +18,9 @@ async def test_an_answer_streams_and_comes_whole() -> None:
         "text": "reading two",
         "tools": [{"Read": {"path": "a"}}, {"Read": {"path": "ä"}}],
     }
-    turn |= {"chunk_chars": 8, "usage": {"input_tokens": 3, "output_tokens": 5, "cache_read_input_tokens": 7}}
+    usage = {"input_tokens": 3, "output_tokens": 5, "cache_read_input_tokens": 7}
+    usage |= {"cache_creation_input_tokens": 9, "cache_creation_1h_input_tokens": 4}
+    turn |= {"chunk_chars": 8, "usage": usage}
     async with connected([turn]) as (model, _):
         *pieces, answer = await collect(model)
 
@@ -28,7 +30,7 @@ async def test_an_answer_streams_and_comes_whole() -> None:
     assert [block["type"] for block in answer.content] == ["thinking", "text", "tool_use", "tool_use"]
     assert [block["input"] for block in answer.content[2:]] == [{"path": "a"}, {"path": "ä"}]
     assert answer.stop_reason == "tool_use"
-    assert Usage(input_tokens=3, output_tokens=5, cache_read_input_tokens=7) == answer.usage
+    assert Usage(**usage) == answer.usage
     assert (answer.model, answer.message_id, answer.malformed) == ("claude-test", "msg_double_1", {})
 
 

@@ -17,14 +17,15 @@ from sandbox_agent.policy.load import parse_policy
 from sandbox_agent.policy.policy import Policy
 from sandbox_agent.types import Limits, Price, Usage
 
-PRICE = Price(input=2.0, output=10.0, cache_write=2.5, cache_read=0.2)
+PRICE = Price(input=2.0, output=10.0, cache_write=2.5, cache_read=0.2, cache_write_1h=4.0)
 MILLION = Usage(1_000_000, 1_000_000, 1_000_000, 1_000_000)
 SONNET = "claude-sonnet-5-5"
+KINDS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
 def test_a_given_price_counts_before_a_known_one() -> None:
     """By the first pattern that fits, with or without the kind of model before the name."""
-    prices = Prices([("claude-sonnet-*", PRICE), ("script:*", Price(1, 1, 1, 1)), ("*", Price(0, 0, 0, 0))])
+    prices = Prices([("claude-sonnet-*", PRICE), ("script:*", Price(1, 1, 1, 1, 1)), ("*", Price(0, 0, 0, 0, 0))])
     assert prices.cost_usd("anthropic:" + SONNET, MILLION) == pytest.approx(14.7)
     assert prices.cost_usd("script:demo", MILLION) == 4.0
     assert prices.cost_usd("other", MILLION) == 0.0
@@ -34,7 +35,7 @@ def test_the_package_knows_prices_and_its_input_is_all_that_was_read() -> None:
     """The cache is not paid for twice; a name it does not know costs nobody knows what."""
     prices = Prices()
     whole = prices.cost_usd(SONNET, MILLION)
-    parts = [prices.cost_usd(SONNET, Usage(**{name: 1_000_000})) for name in Usage.__dataclass_fields__]
+    parts = [prices.cost_usd(SONNET, Usage(**{name: 1_000_000})) for name in KINDS]
     assert None not in parts
     assert whole == pytest.approx(sum(part for part in parts if part is not None))
     assert parts[3] is not None
@@ -42,6 +43,18 @@ def test_the_package_knows_prices_and_its_input_is_all_that_was_read() -> None:
     assert 0 < parts[3] < parts[0] / 5
     assert prices.cost_usd("claude-nobody-knows", MILLION) is None
     assert prices.cost_usd("script:demo", MILLION) is None
+
+
+@pytest.mark.parametrize("prices", [Prices(), Prices([("*", PRICE)])], ids=["known", "given"])
+def test_what_goes_into_the_cache_for_an_hour_has_its_own_price(prices: Prices) -> None:
+    """Of what is written there as much as the API says."""
+    paid = [
+        prices.cost_usd(SONNET, Usage(cache_creation_input_tokens=1_000_000, cache_creation_1h_input_tokens=an_hour))
+        for an_hour in (0, 400_000, 1_000_000)
+    ]
+    read = prices.cost_usd(SONNET, Usage(input_tokens=1_000_000))
+    assert read is not None
+    assert paid == [pytest.approx(read * times) for times in (1.25, 1.55, 2.0)]
 
 
 def test_without_the_package_nothing_is_known_and_the_way_to_it_is_named() -> None:

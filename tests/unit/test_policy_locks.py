@@ -201,14 +201,14 @@ def test_limits_of_all_kinds_are_capped_and_prices_follow_the_lock_on_the_cost(d
     assert free.limits == Limits(
         tokens=2000, context_tokens=9000, subagent_depth=9, subagents_at_once=3, subagents_total=7
     )
-    assert free.prices == (("m", Price(0, 0, 0, 0)),)
+    assert free.prices == (("m", Price(0, 0, 0, 0, 0)),)
 
     desk.file("etc/policy.yaml", admin)
     held = desk.run(named, max_cost_usd=9.0, max_tokens=5)
     assert held.limits == Limits(
         cost_usd=2, tokens=5, context_tokens=9000, subagent_depth=9, subagents_at_once=3, subagents_total=5
     )
-    assert held.prices == (("m", Price(1, 1, 1.25, 0.1)),)
+    assert held.prices == (("m", Price(1, 1, 1.25, 0.1, 2)),)
     told = "\n".join(held.notes)
     assert 'limits.prices {"m": {input: 0, output: 0}} counts as {"m": {input: 1, output: 1}}' in told
     assert "limits.subagents.total 7 counts as 5" in told

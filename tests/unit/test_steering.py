@@ -52,7 +52,7 @@ async def test_another_model_needs_a_price_of_its_own_where_the_cost_is_limited(
         with pytest.raises(ConfigError, match="no price is known for the model script:other"):
             await set_model(session, script(tmp_path))
         assert session.model is before
-        session.budget.prices = Prices([("script:other", Price(1, 1, 1, 1))])
+        session.budget.prices = Prices([("script:other", Price(1, 1, 1, 1, 1))])
         await set_model(session, script(tmp_path))
         assert session.model.name == "script:other"
 
