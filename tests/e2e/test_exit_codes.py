@@ -45,7 +45,7 @@ def options_of(status: str) -> tuple[str, ...]:
             return EDITS
 
 
-@pytest.mark.parametrize(("status", "output"), zip(CODES, ["json", "stream-json"] * 4, strict=False))
+@pytest.mark.parametrize(("status", "output"), list(zip(CODES, ["json", "stream-json"] * 4, strict=False)))
 def test_each_exit_code_comes_with_a_document_that_says_the_same(program: Program, status: str, output: str) -> None:
     """stdout is JSON alone, its last line the result, and that names the status, the code and the error."""
     env = {"DOCKER_HOST": "unix:///nowhere/docker.sock"} if status == "sandbox_error" else {}
