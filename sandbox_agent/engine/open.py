@@ -167,7 +167,7 @@ async def _open(config: RunConfig, own: Own, tasks: TaskGroup, *, called: bool) 
     )
     await anyio.to_thread.run_sync(Budget(policy.limits, Prices(policy.prices)).check, models)
     pool = with_types(pool_of(policy, own.tools, own.served), types)
-    servers = servers_of(policy, config.mcp_config, os.environ, config.mcp_servers)
+    servers = servers_of(policy, config.mcp_config, os.environ, config.mcp_servers, workspace=config.workspace)
     proof = own.replay or recording_of(config, policy, types, servers, own)
     endpoint = await anyio.to_thread.run_sync(reachable_engine)
     settled = await settle_interrupted()  # before this run takes its picture of the folder

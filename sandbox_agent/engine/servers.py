@@ -22,7 +22,8 @@ from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import McpServerChanged, Notice, ToolProgress, ToolsOffered
 from sandbox_agent.events.redaction import Secret
 from sandbox_agent.policy.policy import Policy
-from sandbox_agent.policy.servers import McpServer, Place, read_servers, with_environment
+from sandbox_agent.policy.server_file import read_servers
+from sandbox_agent.policy.servers import McpServer, Place, with_environment
 from sandbox_agent.sandboxes.base import Stream
 from sandbox_agent.tools.base import Tool
 from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool
@@ -33,12 +34,18 @@ MAX_SERVERS = 50
 MAX_FIELDS = 4
 _ASKED_CHARS = 1_000
 _DEFAULT_CHARS = 200
+_COMMAND_CHARS = 300
 TOLD_AFTER_S = 2.0
 """Of waiting for servers: then the person is told which ones it is."""
 
 
 def servers_of(
-    policy: Policy, files: Sequence[Path], environ: Mapping[str, str], only: Collection[str] | None = None
+    policy: Policy,
+    files: Sequence[Path],
+    environ: Mapping[str, str],
+    only: Collection[str] | None = None,
+    *,
+    workspace: Path,
 ) -> tuple[McpServer, ...]:
     """The servers of a run, with the person's variables filled in; a policy's server wins over one of a file.
 
@@ -47,15 +54,16 @@ def servers_of(
         files: those that were named for it.
         environ: the person's variables.
         only: names of those that are wanted; None is all.
+        workspace: the folder that is worked on; a file in it may say less than others.
 
     Raises:
         PolicyError: a file or an entry cannot be used, a variable is not set, or the policy allows no further servers.
     """
-    known = servers_named(policy, files)
+    known = servers_named(policy, files, workspace)
     return tuple(with_environment(one, environ) for one in known if only is None or one.name in only)
 
 
-def servers_named(policy: Policy, files: Sequence[Path]) -> tuple[McpServer, ...]:
+def servers_named(policy: Policy, files: Sequence[Path], workspace: Path) -> tuple[McpServer, ...]:
     """The same, with `${VAR}` as it is written.
 
     Raises:
@@ -65,7 +73,7 @@ def servers_named(policy: Policy, files: Sequence[Path]) -> tuple[McpServer, ...
     for path in files:
         if policy.servers_locked_by is not None:
             raise PolicyError(f"--mcp-config {path} may not be used: {policy.servers_locked_by} locks mcp")
-        found |= {server.name: server for server in read_servers(path, policy.host_servers)}
+        found |= {server.name: server for server in read_servers(path, policy.host_servers, workspace)}
     found |= {server.name: server for server in policy.servers}
     if len(found) > MAX_SERVERS:
         raise PolicyError(f"{len(found)} MCP servers; at most {MAX_SERVERS} can be used")
@@ -108,7 +116,7 @@ class Servers:
         """Start them in the session's tasks."""
         secrets = [Secret(f"MCP server {one.name}", text) for one in self._servers for text in one.secrets if text]
         self._session.secrecy.redactor.add(secrets)
-        on_host = [f"{one.name} ({one.shown})" for one in self._servers if one.place is Place.HOST]
+        on_host = [f"{one.name} ({_whole(one)})" for one in self._servers if one.place is Place.HOST]
         if on_host:
             text = f"MCP servers that are in no container, but on this machine or behind a URL: {', '.join(on_host)}"
             self._session.emit(Notice(level="warning", text=text))
@@ -228,6 +236,12 @@ class Servers:
         left_out = set(needed if isinstance(needed, list) else ()) - given.keys()
         # What has a default is filled in by the connection.
         return given if all("default" in _field(properties, name) for name in left_out) else None
+
+
+def _whole(server: McpServer) -> str:
+    """All of a command, for a look at it before it runs; secrets in it are masked on the way out."""
+    text = " ".join(server.command) or server.shown
+    return text if len(text) <= _COMMAND_CHARS else f"{text[:_COMMAND_CHARS]} ..."
 
 
 def _field(properties: Mapping[str, Any], name: Any) -> Mapping[str, Any]:

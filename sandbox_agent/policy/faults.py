@@ -16,14 +16,16 @@ _MAX_SHOWN = 60
 _OWN_WORDS = {"missing": "is missing", "string_too_short": "must not be empty"}
 
 
-def shape_faults(document: Document, exc: pydantic.ValidationError) -> list[PolicyError]:
-    """One error for each thing that is wrong."""
+def shape_faults(
+    document: Document, exc: pydantic.ValidationError, model: type[pydantic.BaseModel] = PolicyFile
+) -> list[PolicyError]:
+    """One error for each thing that is wrong; `model` is what the document should have been."""
     found: dict[KeyPath, PolicyError] = {}
     # A key that is misspelt is also one that is missing: the first says more.
     for fault in sorted(exc.errors(include_url=False), key=lambda fault: fault["type"] == "missing"):
         path = _real_path(document, tuple(fault["loc"]))
         if path not in found:
-            message = _text(document, fault["type"], fault["msg"], path, fault["input"])
+            message = _text(document, fault["type"], fault["msg"], path, fault["input"], model)
             found[path] = PolicyError(message, location=document.location(path))
     return [*found.values()]
 
@@ -46,10 +48,12 @@ def _is_branch(document: Document, path: KeyPath) -> bool:
     return not isinstance(value, dict)
 
 
-def _text(document: Document, kind: str, message: str, path: KeyPath, given: Any) -> str:
+def _text(
+    document: Document, kind: str, message: str, path: KeyPath, given: Any, model: type[pydantic.BaseModel]
+) -> str:
     key = ".".join(str(part) for part in path)
     if kind == "extra_forbidden":
-        names = known_keys(path[:-1])
+        names = known_keys(path[:-1], model)
         near = difflib.get_close_matches(str(path[-1]), names, n=1)
         return f"unknown key {key!r}; " + (f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}")
     if kind in _OWN_WORDS:
@@ -79,9 +83,9 @@ def _shown(document: Document, path: KeyPath, given: Any) -> str:
     return repr(text) if isinstance(given, str) else text
 
 
-def known_keys(path: Iterable[str | int]) -> list[str]:
+def known_keys(path: Iterable[str | int], root: type[pydantic.BaseModel] = PolicyFile) -> list[str]:
     """The keys that a mapping at this place takes."""
-    model: type[pydantic.BaseModel] | None = PolicyFile
+    model: type[pydantic.BaseModel] | None = root
     for part in path:
         if isinstance(part, int) or model is None:
             continue

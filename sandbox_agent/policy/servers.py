@@ -11,16 +11,15 @@ import fnmatch
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.hostnames import HostEntry
 from sandbox_agent.policy.hostlist import HostList
-from sandbox_agent.policy.source import Document, KeyPath, parse_document, read_bytes
+from sandbox_agent.policy.source import KeyPath
 
 DEFAULT_STARTUP_S = 30.0
 DEFAULT_CALL_S = 120.0
@@ -28,12 +27,17 @@ MAX_CALL_S = 3600.0
 DEFAULT_RESULT_CHARS = 100_000
 MAX_SERVERS = 50
 
-_NAME = r"^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$"
+NAME = r"^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _OPEN = frozenset({"HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
 """Variables whose values are no secrets: masked, half of every output would be."""
 
 _SECRET_NAME = re.compile(r"auth|token|key|secret|cookie|passw|credential", re.IGNORECASE)
+_KEPT_NAME = re.compile(
+    r"(?:^|_)(?:TOKEN|SECRET|API_?KEY|KEY|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH|PAT|DSN)$"
+    r"|(?:TOKEN|SECRET|PASSWORD|APIKEY)$",
+    re.IGNORECASE,
+)
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -155,7 +159,7 @@ class McpSection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 
-    servers: Annotated[dict[Annotated[str, Field(pattern=_NAME)], ServerEntry], BeforeValidator(_none_to_empty)] = {}
+    servers: Annotated[dict[Annotated[str, Field(pattern=NAME)], ServerEntry], BeforeValidator(_none_to_empty)] = {}
     """By name. Their tools are called mcp__NAME__TOOL."""
     host: Annotated[list[str], BeforeValidator(lambda value: [] if value is None else value)] = []
     """Servers of a file named with --mcp-config that may run on this machine, or lie behind a URL."""
@@ -168,54 +172,17 @@ def parse_servers(section: McpSection, locate: Callable[[KeyPath], str]) -> tupl
         PolicyError: one says too little, or things that do not go together.
     """
     return tuple(
-        _server(name, entry, entry.place, locate(("mcp", "servers", name)), may_be_host=True)
+        server_of(name, entry, entry.place, locate(("mcp", "servers", name)), may_be_host=True)
         for name, entry in section.servers.items()
     )
 
 
-def read_servers(path: Path, host: frozenset[str]) -> tuple[McpServer, ...]:
-    """The servers of a file of the form that other programs keep as `.mcp.json`, which the person named for this run.
-
-    Args:
-        path: the file.
-        host: names of those that the policy lets run on this machine, or lie behind a URL.
+def server_of(name: str, entry: ServerEntry, place: Place | None, where: str, *, may_be_host: bool) -> McpServer:
+    """The server that an entry describes.
 
     Raises:
-        PolicyError: it cannot be read, is no such file, or a server says what does not go together.
+        PolicyError: it says too little, or things that do not go together.
     """
-    try:
-        text = read_bytes(path, str(path)).decode("utf-8-sig")
-    except UnicodeDecodeError as exc:
-        raise PolicyError(f"the file is not UTF-8 text (byte {exc.start})", location=str(path)) from exc
-    except PolicyError as exc:
-        raise PolicyError(
-            f"--mcp-config: {str(exc).replace('the policy', 'the file').replace('a policy is', 'this must be')}"
-        ) from exc
-    document = parse_document(text, str(path))  # JSON is YAML, and this way every fault has its line
-    if document.faults:
-        raise document.faults[0]
-    servers = document.data.get("mcpServers")
-    if not isinstance(servers, dict):
-        raise PolicyError('the file has no "mcpServers": {name: {...}}', location=str(path))
-    return tuple(_of_file(document, name, value, host) for name, value in servers.items())
-
-
-def _of_file(document: Document, name: str, value: object, host: frozenset[str]) -> McpServer:
-    where = document.location(("mcpServers", name))
-    if not re.match(_NAME, name):
-        raise PolicyError(f"the name {name!r}: letters, digits, `.`, `_` and `-`, at most 64", location=where)
-    try:
-        entry = ServerEntry.model_validate(value)
-    except ValidationError as exc:
-        fault = exc.errors(include_url=False)[0]
-        key = ("mcpServers", name, *fault["loc"])
-        told = f"{'.'.join(str(part) for part in key)}: {str(fault['msg']).removeprefix('Value error, ')}"
-        raise PolicyError(told, location=document.location(key)) from exc
-    place = entry.place or (Place.HOST if entry.url is not None and name in host else None)
-    return _server(name, entry, place, where, may_be_host=name in host)
-
-
-def _server(name: str, entry: ServerEntry, place: Place | None, where: str, *, may_be_host: bool) -> McpServer:
     transport = _transport(entry)
     told = _fault(name, entry, transport, place, may_be_host=may_be_host)
     if told is not None:
@@ -262,15 +229,26 @@ def _fault(
         return f"it would run on this machine, or lie behind a URL; allow that in your policy: mcp: {{host: [{name}]}}"
     if place is not Place.OWN and (entry.image or entry.allow_hosts or entry.workspace != "none"):
         return "image, allow_hosts and workspace are of a server with place: own"
-    if place in (Place.SESSION, None) and (used := sorted(_variables(entry))):
-        return (
-            f"${{{used[0]}}} cannot be given to it: in the session's container whatever else runs there could read "
-            "it. Give it place: own or host"
-        )
+    if place in (Place.SESSION, None):
+        given = [f"${{{one}}}" for one in sorted(variables(entry))] or [
+            f"env: {one}" for one, text in entry.env.items() if _is_secret(one, text)
+        ]
+        if given:
+            return (
+                f"{given[0]} cannot be given to it: in the session's container whatever else runs there could read "
+                "it. Give it place: own or host"
+            )
     return None
 
 
-def _variables(entry: ServerEntry) -> set[str]:
+def _is_secret(name: str, text: str) -> bool:
+    """Whether a variable of an entry is a secret, by its name and by what it looks like."""
+    plain = len(text) < 8 or text[0] in "/.~" or text.replace(".", "").isdecimal()
+    return not plain and _KEPT_NAME.search(name) is not None
+
+
+def variables(entry: ServerEntry) -> set[str]:
+    """The names of the person's variables that an entry asks for."""
     texts = [entry.command or "", *entry.args, *entry.env.values(), entry.url or "", *entry.headers.values()]
     return {found.group(1) for text in texts for found in _VARIABLE.finditer(text)}
 

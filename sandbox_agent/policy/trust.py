@@ -69,13 +69,18 @@ def require_outside(files: Iterable[Path], workspace: Path) -> None:
     Raises:
         PolicyError: one does, by its path, by where links lead, or by a link on the way.
     """
-    roots = (Path(os.path.abspath(workspace)), Path(os.path.realpath(workspace)))
     for file in files:
-        if any(place.is_relative_to(root) for place in _places(file) for root in roots):
+        if lies_in(file, workspace):
             raise PolicyError(
                 "a policy must not lie in the workspace, where the agent could change it; move it out",
                 location=str(file),
             )
+
+
+def lies_in(file: Path, workspace: Path) -> bool:
+    """Whether a file is in the workspace: by its path, by where links lead, or by a link on the way."""
+    roots = (Path(os.path.abspath(workspace)), Path(os.path.realpath(workspace)))
+    return any(place.is_relative_to(root) for place in _places(file) for root in roots)
 
 
 def _places(file: Path) -> Iterator[Path]:

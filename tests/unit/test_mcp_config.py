@@ -13,14 +13,18 @@ from policy_desk import policy
 from sandbox_agent.engine.servers import servers_of
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.policy.load import load_policy
-from sandbox_agent.policy.servers import McpServer, Place, Transport, read_servers, with_environment
+from sandbox_agent.policy.server_file import read_servers
+from sandbox_agent.policy.servers import McpServer, Place, Transport, with_environment
 from sandbox_agent.types import Mode, PermissionRequest, Subject, Verdict
+
+
+NOWHERE = Path("/home/me/project")
 
 
 def _read(folder: Path, servers: dict[str, Any], *host: str) -> tuple[McpServer, ...]:
     path = folder / "servers.json"
     path.write_text(json.dumps({"mcpServers": servers}, indent=1))
-    return read_servers(path, frozenset(host))
+    return read_servers(path, frozenset(host), folder / "project")
 
 
 def test_a_file_of_other_programs_is_read_as_it_is(tmp_path: Path) -> None:
@@ -45,9 +49,12 @@ def test_a_file_of_other_programs_is_read_as_it_is(tmp_path: Path) -> None:
     [
         ({"url": "https://a.example/"}, 3, "allow that in your policy: mcp: {host: [x]}"),
         ({"command": "c", "place": "host"}, 3, "allow that in your policy"),
-        ({"command": "c", "args": "x"}, 5, "mcpServers.x.args: Input should be a valid list"),
-        ({"command": "c", "args": [1]}, 6, "mcpServers.x.args.0: Input should be a valid string"),
-        ({"command": "c", "unknown": 1}, 5, "mcpServers.x.unknown"),
+        ({"command": "c", "args": "x"}, 5, "mcpServers.x.args: must be a valid list, not 'x'"),
+        ({"command": "c", "args": [1]}, 6, "mcpServers.x.args.0: must be a valid string, not 1"),
+        ({"command": "c", "disabled": 1}, 5, "unknown key 'mcpServers.x.disabled'; known are type, place, command"),
+        ({"comand": "c"}, 4, "unknown key 'mcpServers.x.comand'; did you mean 'command'?"),
+        ({"command": "c", "place": "sesion"}, 5, "not 'sesion'; did you mean 'session'?"),
+        ({"command": "c", "env": {"API_KEY": "f00dfeed"}}, 3, "env: API_KEY cannot be given to it"),
         ({"command": ""}, 4, "mcpServers.x.command"),
         ({"command": "c", "env": {"A B": "x"}}, 5, "'A B' is no name of a variable"),
         ({"command": "c", "env": {"A": "x\0"}}, 5, "NUL"),
@@ -77,6 +84,8 @@ def test_each_fault_of_a_file_has_one_line_with_its_place(tmp_path: Path, entry:
         (b"\xff\xfe", "not UTF-8"),
         (b"[]", "servers.json"),
         (b"{}", 'no "mcpServers"'),
+        (b'{"mcpservers": {}}', "did you mean that by 'mcpservers'?"),
+        (b'{"x": 1,\n"servers": {}}', "servers.json:2: the file has no"),
         (b'{"mcpServers": {"a b": {"command": "c"}}}', "the name 'a b'"),
         (
             b'{"mcpServers": {"a": {"command": "c"}, "a": {"command": "d"}}}',
@@ -92,8 +101,57 @@ def test_what_is_no_such_file_is_said(tmp_path: Path, held: bytes | None, said: 
         path.write_bytes(held)
 
     with pytest.raises(PolicyError) as told:
-        read_servers(path, frozenset())
+        read_servers(path, frozenset(), tmp_path / "project")
     assert said in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "env", [{"API_KEY": "short"}, {"KEY_FILE": "f00dfeed"}, {"TLS_KEY": "/etc/tls/key.pem"}, {"MAX_TOKEN": "100000000"}]
+)
+def test_what_is_no_secret_goes_to_a_server_in_the_container(tmp_path: Path, env: dict[str, str]) -> None:
+    """Numbers, paths, and what is called otherwise."""
+    (server,) = _read(tmp_path, {"x": {"command": "c", "env": env}})
+
+    assert server.env == env
+
+
+BEYOND: list[tuple[dict[str, Any], str]] = [
+    ({"url": "https://a.example/"}, "lies outside of every container"),
+    ({"command": "c", "place": "host"}, "lies outside of every container"),
+    ({"command": "c", "place": "own", "env": {"A": "${KEY}"}}, "asks for your variable KEY"),
+    ({"command": "c", "place": "own", "allow_hosts": ["a.example:443"]}, "asks for the network"),
+    ({"command": "c", "place": "own", "image": "any"}, "asks for an image"),
+]
+
+
+@pytest.mark.parametrize(("entry", "said"), BEYOND)
+def test_a_file_in_the_workspace_names_no_more_than_the_agent_could_run(
+    tmp_path: Path, entry: dict[str, Any], said: str
+) -> None:
+    """The agent may have written it: also where the policy lets a server of that name run on this machine."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "project")
+
+    assert _read(tmp_path, {"x": entry}, "x")
+    assert _read(tmp_path / "project", {"x": {"command": "c"}, "y": {"command": "c", "place": "own"}}, "x")
+    for folder in ("project", "link"):
+        path = tmp_path / folder / "servers.json"
+        path.write_text(json.dumps({"mcpServers": {"x": entry}}))
+        with pytest.raises(PolicyError, match=r"servers.json:1: the MCP server x .* move the file out") as told:
+            read_servers(path, frozenset({"x"}), tmp_path / "project")
+        assert said in str(told.value)
+
+
+def test_a_file_that_others_can_write_names_no_more_either(tmp_path: Path) -> None:
+    """A place of the container is nobody's secret."""
+    path = tmp_path / "servers.json"
+    _read(tmp_path, {"x": {"command": "c"}})
+    path.chmod(0o666)
+
+    assert read_servers(path, frozenset(), NOWHERE)
+    path.write_text(json.dumps({"mcpServers": {"x": BEYOND[2][0]}}))
+    with pytest.raises(PolicyError, match="its file can be written by others"):
+        read_servers(path, frozenset(), NOWHERE)
 
 
 def test_variables_are_filled_in_where_they_are_named_and_are_secrets(tmp_path: Path) -> None:
@@ -153,12 +211,15 @@ def test_a_policy_wins_over_a_file_and_may_allow_none(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("mcp: {servers: {x: {command: ours, place: own}}}\n")
     loaded = load_policy(str(tmp_path / "p.yaml"))
 
-    assert {one.name: one.command for one in servers_of(loaded, [file], {})} == {"x": ("ours",), "y": ("theirs",)}
+    assert {one.name: one.command for one in servers_of(loaded, [file], {}, workspace=NOWHERE)} == {
+        "x": ("ours",),
+        "y": ("theirs",),
+    }
     with pytest.raises(PolicyError, match=r"may not be used: org\.yaml:1 locks mcp"):
-        servers_of(replace(loaded, servers_locked_by="org.yaml:1"), [file], {})
+        servers_of(replace(loaded, servers_locked_by="org.yaml:1"), [file], {}, workspace=NOWHERE)
     (tmp_path / "many.json").write_text(json.dumps({"mcpServers": {f"s{n}": {"command": "c"} for n in range(60)}}))
     with pytest.raises(PolicyError, match="at most 50"):
-        servers_of(loaded, [tmp_path / "many.json"], {})
+        servers_of(loaded, [tmp_path / "many.json"], {}, workspace=NOWHERE)
 
 
 def test_resources_are_allowed_and_denied_by_server() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cli_calls import call
 
+from sandbox_agent.mcp.names import tool_name
 from sandbox_agent.mcp.pins import Pins
 from sandbox_agent.policy.servers import McpServer, Place, Transport
 
@@ -61,10 +62,27 @@ def test_what_was_approved(policy: str, tmp_path: Path) -> None:
     inside = McpServer("inside", Transport.STDIO, Place.SESSION, ("./tool\x1b[2J",))
     Pins(tmp_path / "state" / "sandbox-agent").approve(inside, {"a": "1", "b": "2"})
     lines = [line.strip() for line in call("mcp", "list", "--policy", policy).out.splitlines()]
-    assert [line for line in lines if line.endswith(("tools approved", "first use"))] == [
-        "never used: what its tools are is remembered at the first use",
-        "2 tools approved",
+    assert [line for line in lines if "in rules" in line] == [
+        "never used: what its tools are is remembered at the first use; in rules mcp__db__*",
+        "2 tools approved; in rules mcp__inside__*",
     ]
+
+
+def test_what_was_approved_of_a_server_with_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run knows it by the command that it comes to, and so does the list; its name in rules is the made-fit one."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("MCP_TEST_ROOT", "/srv")
+    config = tmp_path / "mcp.json"
+    config.write_text('{"mcpServers": {"my.db": {"place": "own", "command": "${MCP_TEST_ROOT}/db"}}}')
+    (tmp_path / "state" / "sandbox-agent").mkdir(parents=True)
+    known = McpServer("my.db", Transport.STDIO, Place.OWN, ("/srv/db",))
+    Pins(tmp_path / "state" / "sandbox-agent").approve(known, {"a": "1"})
+
+    row = json.loads(call("mcp", "list", "--mcp-config", str(config), "--json").out)
+
+    assert (row["approved_tools"], row["command"]) == (["a"], ["${MCP_TEST_ROOT}/db"])
+    assert row["rule"] == tool_name("my.db", "x").removesuffix("x") + "*"
 
 
 def test_nothing_to_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

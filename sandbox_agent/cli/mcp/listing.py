@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -44,22 +45,23 @@ _PLACES = {
 def COMMAND(policy: str | None, mcp_config: tuple[Path, ...], as_json: bool) -> int:
     """List the MCP servers that the policy and the files name. Nothing is started."""
     # None of the policy's files may lie in the folder that is worked on; here there is none.
-    servers = servers_named(policy_of(RunConfig(workspace=state_dir(), policy=policy)), mcp_config)
+    servers = servers_named(policy_of(RunConfig(workspace=state_dir(), policy=policy)), mcp_config, Path())
     if not servers and not as_json:
         click.echo("No MCP servers. Name some in the policy (mcp: servers:), or in a file: --mcp-config FILE", err=True)
     pins = registry.load("mcp", "pins").Pins(state_dir())
     for server in servers:
-        row = _row(server, pins.approved(server))
+        row = _row(server, pins)
         click.echo(json.dumps(row) if as_json else _lines(server, row))
     return 0
 
 
-def _row(server: McpServer, approved: dict[str, str] | None) -> JsonObject:
-    problem = None
+def _row(server: McpServer, pins: Any) -> JsonObject:
+    problem, whole = None, server
     try:
-        with_environment(server, os.environ)
+        whole = with_environment(server, os.environ)  # what is approved goes by the command or URL that it comes to
     except PolicyError as exc:
         problem = str(exc)
+    approved = pins.approved(whole)
     return {
         "name": server.name,
         "place": server.place.value,
@@ -69,6 +71,7 @@ def _row(server: McpServer, approved: dict[str, str] | None) -> JsonObject:
         "image": server.image,
         "workspace": server.workspace,
         "tools": list(server.tools),
+        "rule": f"mcp__{registry.load('mcp', 'names').server_part(server.name)}__*",
         "trust_hints": server.trust_hints,
         "approved_tools": sorted(approved) if approved is not None else None,
         "location": server.location,
@@ -85,7 +88,7 @@ def _lines(server: McpServer, row: JsonObject) -> str:
     lines = [
         f"{server.name}  {server.place.value}: {_PLACES[server.place.value]}",
         f"    {what[:200]}  ({server.location})",
-        f"    {pins}",
+        f"    {pins}; in rules {row['rule']}",
     ]
     if row["problem"] is not None:
         lines.append(f"    ! {row['problem']}")

@@ -87,7 +87,7 @@ def try_servers(
     config = RunConfig(
         workspace=workspace, policy=policy, image=image, mcp_config=mcp_config, project_instructions=False
     )
-    known = [server.name for server in servers_named(policy_of(config), mcp_config)]
+    known = [server.name for server in servers_named(policy_of(config), mcp_config, workspace)]
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ConfigError(f"there is no MCP server {unknown[0]!r}; those that are: {', '.join(known) or 'none'}")
