@@ -172,6 +172,11 @@ def read_agent_type(path: Path, tools: Sequence[str]) -> AgentType:
     front = _front(document)
     if not _NAME.match(front.name):
         raise ConfigError(f"{document.location(('name',))}: name: letters, digits, `-` and `_`, at most 64")
+    if not front.description.strip():
+        raise ConfigError(f"{document.location(('description',))}: description: must not be empty")
+    kind, colon, _ = (front.model or "").partition(":")
+    if colon and kind != "anthropic":
+        raise ConfigError(f"{document.location(('model',))}: model: the name of another model of the same API, alone")
     instruction = parts["body"].strip()
     if not instruction:
         raise ConfigError(f"{path}: the text below the front matter, which tells the agent what it is, is empty")

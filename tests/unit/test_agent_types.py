@@ -47,6 +47,8 @@ BAD_FILES = [
     (f"{HEAD}maxTurns: many\n---\nb", "x.md:4: maxTurns: must be a whole number"),
     (f"{HEAD}maxTurns: true\n---\nb", "x.md:4: maxTurns: must be a whole number"),
     (f"{HEAD}model: ''\n---\nb", "x.md:4: model: must not be empty"),
+    (f"{HEAD}model: script:x.yaml\n---\nb", "x.md:4: model: the name of another model of the same API, alone"),
+    ("---\nname: x\ndescription: ' '\n---\nb", "x.md:3: description: must not be empty"),
     (f"{HEAD}---\n \n", "the text below the front matter, which tells the agent what it is, is empty"),
     (GOOD + "x" * 300_000, "x.md: an agent's file is longer than 256 KiB"),
     (b"---\nname: \xff\n---\nb", "x.md: not UTF-8 text (byte 10)"),
