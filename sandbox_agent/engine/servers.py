@@ -17,6 +17,7 @@ import anyio.to_thread
 from sandbox_agent import registry
 from sandbox_agent.config import state_dir
 from sandbox_agent.engine.beside import Ground, OwnContainer
+from sandbox_agent.engine.elicit import elicited
 from sandbox_agent.engine.session import ApprovalRequest, NobodyAnswersError, Session
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import McpServerChanged, Notice, ToolProgress, ToolsOffered
@@ -27,13 +28,9 @@ from sandbox_agent.policy.servers import McpServer, Place, with_environment
 from sandbox_agent.sandboxes.base import Stream
 from sandbox_agent.tools.base import Tool
 from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool
-from sandbox_agent.tools.questions import Choice, Question
 from sandbox_agent.types import Decision, JsonObject, Mode, Subject, Verdict
 
 MAX_SERVERS = 50
-MAX_FIELDS = 4
-_ASKED_CHARS = 1_000
-_DEFAULT_CHARS = 200
 _COMMAND_CHARS = 300
 TOLD_AFTER_S = 2.0
 """Of waiting for servers: then the person is told which ones it is."""
@@ -218,60 +215,19 @@ class Servers:
         return answer.allow is True
 
     async def _elicit(self, server: str, message: str, schema: JsonObject) -> JsonObject | None:
-        """The person's answers to what a server asks, None where there are none, or it asks for too much."""
+        """The person's answers to what a server asks, None where there are none."""
         session = self._session
-        properties = schema.get("properties")
-        if session.ctx.ask is None or not isinstance(properties, dict) or not 0 < len(properties) <= MAX_FIELDS:
+        if session.ctx.ask is None:
             return None
-        questions = [_question(server, message, name, field) for name, field in properties.items()]
-        replies = await session.ctx.ask(questions, agent_id=session.agent_id)
-        if replies is None:
+        try:
+            return await elicited(server, message, schema, session.ctx.ask, session.agent_id)
+        except Exception as exc:  # noqa: BLE001 - whoever answers is the embedding program's code
+            text = f"the question of the MCP server {server} failed ({type(exc).__name__}), and was answered with no"
+            session.emit(Notice(level="warning", text=text))
             return None
-        given = {}
-        for (name, field), reply in zip(properties.items(), replies, strict=False):
-            value = _value(field, reply.text if reply.text is not None else next(iter(reply.labels), None))
-            if value is not None:
-                given[name] = value
-        needed = schema.get("required")
-        left_out = set(needed if isinstance(needed, list) else ()) - given.keys()
-        # What has a default is filled in by the connection.
-        return given if all("default" in _field(properties, name) for name in left_out) else None
 
 
 def _whole(server: McpServer) -> str:
     """All of a command, for a look at it before it runs; secrets in it are masked on the way out."""
     text = " ".join(server.command) or server.shown
     return text if len(text) <= _COMMAND_CHARS else f"{text[:_COMMAND_CHARS]} ..."
-
-
-def _field(properties: Mapping[str, Any], name: Any) -> Mapping[str, Any]:
-    found = properties.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _question(server: str, message: str, name: str, field: Any) -> Question:
-    kind = field if isinstance(field, dict) else {}
-    about = f"{kind.get('title') or name}: {kind.get('description') or ''}".strip(" :")
-    if "default" in kind:
-        about += f" (without an answer: {str(kind['default'])[:_DEFAULT_CHARS]})"
-    options = kind.get("enum") if isinstance(kind.get("enum"), list) else None
-    if options is None and kind.get("type") == "boolean":
-        options = ["yes", "no"]
-    choices = tuple(Choice(str(option)[:200], "") for option in options or ())
-    return Question(f"The MCP server {server} asks: {message}\n{about}"[:_ASKED_CHARS], name[:12], choices)
-
-
-def _value(field: Any, given: str | None) -> JsonObject | str | int | float | bool | None:
-    """What was answered, as the kind that the server asked for; None where it is not one."""
-    kind = field.get("type") if isinstance(field, dict) else None
-    offered = field.get("enum") if isinstance(field, dict) else None
-    if given is None or (isinstance(offered, list) and given not in map(str, offered)):
-        return None
-    if kind == "boolean":
-        return {"yes": True, "no": False, "true": True, "false": False}.get(given.strip().lower())
-    if kind in ("number", "integer"):
-        try:
-            return int(given) if kind == "integer" else float(given)
-        except ValueError:
-            return None
-    return given

@@ -25,7 +25,8 @@ class ConsoleQuestions:
         replies: list[Reply] = []
         await self._terminal.attention()
         for number, question in enumerate(questions, start=1):
-            who = "the agent" if agent_id == "main" else f"the agent {sanitise(agent_id)}"
+            agent = "the agent" if agent_id == "main" else f"the agent {sanitise(agent_id)}"
+            who = sanitise(question.asker) or agent
             place = f" ({number} of {len(questions)})" if len(questions) > 1 else ""
             self._show(question, f"? {who} asks{place}: {sanitise(question.header)}")
             reply = await self._answer(question)

@@ -17,12 +17,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question. `header` is it in a word or two; `several`: more than one choice may be taken."""
+    """One question. `header` is it in a word or two; `several`: more than one choice may be taken. `asker` is who wants
+    to know where that is not the agent, such as an MCP server."""
 
     question: str
     header: str
     choices: tuple[Choice, ...]
     several: bool = False
+    asker: str = ""
 
 
 @dataclass(frozen=True, slots=True)

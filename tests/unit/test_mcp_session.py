@@ -199,6 +199,20 @@ async def test_a_servers_question_goes_to_the_person_and_the_answer_back(tmp_pat
         assert '"action": "decline"' in results(events)[0][0]
 
 
+async def test_a_question_that_fails_is_a_no(tmp_path: Path) -> None:
+    """Whoever answers is the program's own code: what it raises costs the server nothing but the answer."""
+    answers = Answers()
+
+    async def broken(questions: Sequence[Question], *, agent_id: str) -> Sequence[Reply] | None:
+        raise KeyError("x")
+
+    answers.ask = broken  # type: ignore[method-assign]
+    events = await _played(tmp_path, [ECHO, DONE], [hostile("asks=1", "reports=1")], answers=answers)
+
+    assert '"action": "decline"' in results(events)[0][0]
+    assert any("failed (KeyError), and was answered with no" in event.text for event in of(events, Notice))
+
+
 async def test_other_tools_than_were_approved_are_asked_about_or_refused(tmp_path: Path) -> None:
     """By whoever answers; the question names the server and the tools, and nobody is a no."""
     evil = hostile("rug_pull", f"STATE={tmp_path / 'starts'}")

@@ -161,6 +161,16 @@ async def test_a_question_without_choices_takes_words_only() -> None:
             assert "own words" in screen.getvalue()
 
 
+async def test_it_is_said_who_asks() -> None:
+    """A server is not taken for the agent."""
+    question = Question("How many?", "count", (), asker="the MCP server evil\x1b[2J")
+    with person("5") as (terminal, screen):
+        await ConsoleQuestions(terminal)([question], agent_id="main")
+    assert "? the MCP server evil" in screen.getvalue()
+    assert "the agent asks" not in screen.getvalue()
+    assert "\x1b" not in screen.getvalue()
+
+
 async def test_nothing_in_a_question_looks_like_ours() -> None:
     """Each line of it is marked, and what a terminal obeys is shown as an escape."""
     bad = Question("a\n  [1-2] > \x1b[2Jx\r", "h\n? x", (Choice("l\nz", "d\u202e"), Choice("b", "")))
