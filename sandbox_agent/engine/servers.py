@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -89,6 +89,16 @@ def start_servers(session: Session, servers: Sequence[McpServer], ground: Ground
         started.begin()
 
 
+class Standing(NamedTuple):
+    """How it is with a server: `state` is "connected", "failed" or "closed", `why` says more where it is not there."""
+
+    name: str
+    place: str
+    state: str
+    tools: int
+    why: str
+
+
 class Servers:
     """The servers of one session."""
 
@@ -128,6 +138,33 @@ class Servers:
         if names:
             self._session.emit(Notice(level="info", text=f"waiting for the MCP servers: {names}"))
         await self._started.wait()
+
+    async def standing(self) -> tuple[Standing, ...]:
+        """How it is with each, once all have started."""
+        await self._started.wait()
+        if self._fleet is None:
+            return ()
+        return tuple(
+            Standing(name, one.connection.server.place.value, one.connection.state.value, len(one.offered), _why(one))
+            for name, one in self._fleet.members.items()
+        )
+
+    async def prompts(self) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+        """See `mcp.fleet.Fleet.prompts`."""
+        await self._started.wait()
+        if self._fleet is None:
+            return (), ()
+        found: tuple[tuple[Any, ...], tuple[str, ...]] = await self._fleet.prompts()
+        return found
+
+    async def prompt(self, prompt: Any, arguments: Mapping[str, str]) -> str:
+        """What one of `prompts` says with these arguments.
+
+        Raises:
+            ToolError: its server does not give it.
+        """
+        text: str = await self._fleet.prompt(prompt, arguments)
+        return text
 
     async def close(self) -> None:
         """End them all. Shielded, and bounded."""
@@ -225,6 +262,10 @@ class Servers:
             text = f"the question of the MCP server {server} failed ({type(exc).__name__}), and was answered with no"
             session.emit(Notice(level="warning", text=text))
             return None
+
+
+def _why(member: Any) -> str:
+    return "" if member.connection.state.value == "connected" else str(member.connection.error)
 
 
 def _whole(server: McpServer) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -81,6 +81,18 @@ class McpServers(Protocol):
 
     async def ready(self) -> None:
         """Wait until each is there, or has failed; then their tools are among the session's."""
+        ...
+
+    async def standing(self) -> Sequence[Any]:
+        """How it is with each."""
+        ...
+
+    async def prompts(self) -> tuple[Sequence[Any], Sequence[str]]:
+        """What they have ready for a person to say, and why some do not tell."""
+        ...
+
+    async def prompt(self, prompt: Any, arguments: Mapping[str, str]) -> str:
+        """One of `prompts`, filled in."""
         ...
 
     async def close(self) -> None:

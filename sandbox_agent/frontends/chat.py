@@ -198,6 +198,7 @@ class Chat:
                 await self._obey(text)
             else:
                 self.talk.say(text)
+            if self.talk.waiting:  # a command, too, may have something said
                 self._written.set()
                 self._screen.refresh()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from sandbox_agent.engine import steering
@@ -15,7 +16,7 @@ from sandbox_agent.engine.compacting import compact
 from sandbox_agent.engine.previewing import changes_so_far
 from sandbox_agent.engine.undoing import check_here, undo_here
 from sandbox_agent.errors import SandboxAgentError
-from sandbox_agent.frontends import chat_keys, outcome, policy_view, review, undo_view, words
+from sandbox_agent.frontends import chat_keys, chat_servers, outcome, policy_view, review, undo_view, words
 from sandbox_agent.frontends.chat_talk import Talk
 from sandbox_agent.frontends.printer import Printer
 from sandbox_agent.frontends.sanitise import sanitise
@@ -186,6 +187,10 @@ async def _clear(desk: Desk, rest: str) -> None:
     desk.printer.line("A fresh conversation, on the workspace as it is. /undo brings files back, not what was said.")
 
 
+async def _mcp(desk: Desk, rest: str) -> None:
+    await chat_servers.show(desk.talk.session, desk.printer)
+
+
 async def _quit(desk: Desk, rest: str) -> None:
     desk.leave()
 
@@ -201,10 +206,22 @@ COMMANDS = {
     "compact": Command("[FOCUS]", "replace the conversation so far by a summary", _compact, resting=True, stops=True),
     "agents": Command("", "sub-agents, and how their tasks went", _agents),
     "jobs": Command("[stop ID]", "what runs in the background", _jobs),
+    "mcp": Command("", "the MCP servers, and the prompts that they have: /mcp__SERVER__PROMPT", _mcp),
     "todo": Command("", "the agent's todo list", _todo),
     "clear": Command("", "a fresh conversation on the same workspace", _clear, resting=True),
     "quit": Command("", "leave: the review of all changes follows", _quit),
 }
+
+
+async def _prompt(name: str, desk: Desk, rest: str) -> None:
+    try:
+        text = await chat_servers.prompt(desk.talk.session, desk.asker, name, rest)
+    except ValueError as fault:
+        raise UsageFault(str(fault)) from fault
+    if text is None:
+        desk.printer.line("Nothing was said.")
+    else:
+        desk.talk.say(text)
 
 
 def arguments_of(name: str) -> Sequence[str]:
@@ -222,6 +239,8 @@ async def obey(desk: Desk, text: str) -> None:
     """Do what a line says that `is_command`; what is wrong with it, or goes wrong, is said in one line."""
     name, _, rest = text[1:].partition(" ")
     command = COMMANDS.get(name)
+    if command is None and name.startswith(chat_servers.PREFIX):
+        command = Command("", "", partial(_prompt, name))
     if command is None:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean /{near[0]}?" if near else "/help lists them"

@@ -13,10 +13,12 @@ from functools import partial
 import anyio
 from anyio.abc import TaskGroup
 
-from sandbox_agent.mcp.connection import Connection, Elicit, State
+from sandbox_agent.errors import ToolError
+from sandbox_agent.mcp.connection import Connection, Elicit
 from sandbox_agent.mcp.http import open_url
 from sandbox_agent.mcp.member import Approve, Member, Told, Ways
 from sandbox_agent.mcp.pins import Pins
+from sandbox_agent.mcp.prompts import ServerPrompt, filled_in, prompts_of
 from sandbox_agent.mcp.resources import resource_tools
 from sandbox_agent.mcp.tools import Progressed
 from sandbox_agent.mcp.transport import HostProcess, Opening, Wire
@@ -73,10 +75,35 @@ class Fleet:
         offered = [tool for member in self._members.values() for tool in member.offered.values()]
         return (*offered, *resource_tools(connections))
 
+    async def prompts(self) -> tuple[tuple[ServerPrompt, ...], tuple[str, ...]]:
+        """The prompts of all servers that are there, and why some do not say."""
+        found: dict[str, tuple[ServerPrompt, ...]] = {}
+        faults: dict[str, str] = {}
+
+        async def ask(name: str, connection: Connection) -> None:
+            try:
+                found[name] = await prompts_of(connection)
+            except ToolError as exc:
+                faults[name] = str(exc)
+
+        async with anyio.create_task_group() as group:
+            for name, member in self._members.items():
+                group.start_soon(ask, name, member.connection)
+        listed = tuple(prompt for name in self._members for prompt in found.get(name, ()))
+        return listed, tuple(faults[name] for name in self._members if name in faults)
+
+    async def prompt(self, prompt: ServerPrompt, arguments: Mapping[str, str]) -> str:
+        """What a prompt says with these arguments.
+
+        Raises:
+            ToolError: its server does not give it.
+        """
+        return await filled_in(self._members[prompt.server].connection, prompt.name, arguments)
+
     @property
-    def states(self) -> dict[str, State]:
+    def members(self) -> Mapping[str, Member]:
         """By name of the server."""
-        return {name: member.connection.state for name, member in self._members.items()}
+        return self._members
 
 
 def _way(server: McpServer, openings: Mapping[str, Opening]) -> tuple[Callable[[], Streams], Callable[[], str | None]]:

@@ -210,6 +210,7 @@ def started(ident, params):
     version = params.get("protocolVersion", "2025-11-25")
     info = {"name": "host\x1b[2Jile", "version": "1" * 1_000}
     capabilities = {"tools": {"listChanged": True}, **({"resources": {}} if "resources" in MODES else {})}
+    capabilities |= {"prompts": {}} if "prompts" in MODES else {}
     send(id=ident, result={"protocolVersion": version, "capabilities": capabilities, "serverInfo": info})
 
 
@@ -218,6 +219,24 @@ def resource(ident, method):
         send(id=ident, result={"resources": [{"uri": "x://1", "name": "one\x1b[2J"}], "nextCursor": "again"})
     else:
         send(id=ident, result={"contents": [{"uri": "x://1", "text": "held"}, {"uri": "x://1", "blob": "AAAA"}]})
+
+
+def prompt(ident, method, params):
+    if MODES["prompts"] == "hang":
+        return
+    if method == "prompts/list":
+        taken = [{"name": "lang", "required": True}, {"name": "tone"}]
+        prompts = [{"name": "review", "description": "Look\x1b[2J\nat it", "arguments": taken}, {"name": "odd name"}]
+        send(id=ident, result={"prompts": prompts})
+        return
+    said = f"Review\x1b[2J this {json.dumps(params.get('arguments'), sort_keys=True)}\n? the agent asks"
+    picture = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+    messages = [
+        {"role": "user", "content": {"type": "text", "text": said}},
+        {"role": "assistant", "content": {"type": "text", "text": "Done."}},
+        {"role": "user", "content": picture},
+    ]
+    send(id=ident, result={"messages": messages if params["name"] == "review" else []})
 
 
 def answer(message):
@@ -232,6 +251,8 @@ def answer(message):
         listed(ident, params)
     elif method == "tools/call":
         call(ident, params)
+    elif method.startswith("prompts/") and "prompts" in MODES:
+        prompt(ident, method, params)
     elif method.startswith("resources/"):
         resource(ident, method)
     elif ident is not None and "hang_in_start" not in MODES:
