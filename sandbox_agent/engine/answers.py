@@ -13,7 +13,9 @@ from sandbox_agent.errors import ModelError
 from sandbox_agent.models.base import Answer
 from sandbox_agent.types import MAX_NESTING, JsonObject, nests_too_deep
 
-_ID = re.compile(r"[\x21-\x7e]{1,256}")
+_WORD = re.compile(r"[\x21-\x7e]{1,256}")
+"""An id, or the name of a tool, that can go back: what the API itself gives is stricter, other endpoints are not."""
+
 _SHOWN_CHARS = 60
 
 
@@ -48,12 +50,14 @@ def call_ids(messages: Sequence[JsonObject]) -> set[str]:
 def fault_of(call: JsonObject, taken: Collection[str]) -> str | None:
     """What is wrong with a call, None if nothing is. `taken` has the ids of all others."""
     call_id, name = call.get("id"), call.get("name")
-    if not isinstance(call_id, str) or not _ID.fullmatch(call_id):
+    if not isinstance(call_id, str) or not _WORD.fullmatch(call_id):
         return f"its id is not a short plain word ({_shown(call_id)})"
     if call_id in taken:
         return f"another call has the same id ({_shown(call_id)})"
     if not isinstance(name, str) or not name:
         return f"it names no tool ({_shown(name)})"
+    if not _WORD.fullmatch(name):
+        return f"the name of its tool is not a short plain word ({_shown(name)})"
     if not isinstance(call.get("input", {}), dict):
         return f"its input is not an object ({_shown(call['input'])})"
     return None

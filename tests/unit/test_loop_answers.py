@@ -95,6 +95,7 @@ CALL = {"type": "tool_use", "id": "a", "name": "Bash", "input": {"name": "x"}}
         ([{**CALL, "id": "a\ud800"}], "id"),
         ([{**CALL, "name": 7}], "names no tool"),
         ([{key: value for key, value in CALL.items() if key != "name"}], "names no tool"),
+        ([{**CALL, "name": "no such\n\x1b[2J"}], "the name of its tool is not a short plain word"),
         ([{**CALL, "input": ["x"]}], "not an object"),
         ([{"text": "no type"}], "without a type"),
         ([{**CALL, "input": {"name": nested(150)}}], "levels deep"),
