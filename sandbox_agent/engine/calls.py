@@ -131,13 +131,13 @@ async def _run_judged(
         if (result := one.take(session.ctx)) is not None:
             results[call_id] = result
 
-    changing += [doing.call_id for doing in doings.values() if not doing.read_only]
+    changing += [doing.call_id for doing in doings.values() if doing.changes]
     ids = [call.use.id for call in batch if call.use.id in begun or call.use.id in running]
     # Once more: what a hook rewrote may no longer run beside others.
     for together in partition([running[one].call if one in running else begun[one].call for one in ids]):
         own = [doings[call.use.id] for call in together if call.use.id in doings]
-        lane = _Lane(session, [doing for doing in own if not doing.read_only])
-        await session.ready_for([doing for doing in own if doing.read_only])
+        lane = _Lane(session, [doing for doing in own if doing.changes])
+        await session.ready_for([doing for doing in own if not doing.changes])
         await run_batch(together, run_one)
 
 
@@ -181,8 +181,9 @@ async def _run_one(
 
 
 class _Lane:
-    """The write lane, for the calls of one batch that may change something: those of all agents run one after the
-    other, these run together. The others of the batch go without it, for one may wait for another agent's writing."""
+    """The write lane, for the calls of one batch that may change something of the workspace: those of all agents run
+    one after the other, these run together. The others of the batch go without it, for one may wait for another agent's
+    writing."""
 
     def __init__(self, session: Session, writing: Sequence[Doing]) -> None:
         self._session = session
@@ -193,7 +194,7 @@ class _Lane:
     @asynccontextmanager
     async def of(self, doing: Doing) -> AsyncIterator[None]:
         """Run a call in here."""
-        if doing.read_only:
+        if not doing.changes:
             yield
             return
         async with self._entry:
@@ -238,7 +239,8 @@ def _doing(session: Session, judged: gate.Judged, batch: int) -> Doing:
         parent_id=session.parent.agent_id if session.parent is not None else None,
         batch=batch,
         read_only=holds(tool.read_only, judged.call.input),
-        runs_programs=judged.subject.command is not None or tool.source != "builtin",
+        runs_programs=judged.subject.command is not None or (tool.source != "builtin" and not tool.apart),
+        apart=tool.apart,
         sends_out=judged.subject.sends_out,
     )
 

@@ -41,9 +41,9 @@ _SHOWN_CHARS = 100
 class Doing:
     """One call while it is followed. `runs_programs` says that it can do anything, and not only what its tool does.
 
-    `sends_out`: it asks hosts of the network, whatever else it does. `kept`: it left a job behind, whose doing is the
-    call's; the call is followed until that has ended. `alone`: no other call that can ask the network ran meanwhile.
-    `traffic` are the bytes that went out and came in while it ran.
+    `apart`: it has no way to the workspace. `sends_out`: it asks hosts of the network, whatever else it does. `kept`:
+    it left a job behind, whose doing is the call's; the call is followed until that has ended. `alone`: no other call
+    that can ask the network ran meanwhile. `traffic` are the bytes that went out and came in while it ran.
     """
 
     call_id: str
@@ -54,6 +54,7 @@ class Doing:
     batch: int
     read_only: bool
     runs_programs: bool
+    apart: bool = False
     sends_out: bool = False
     meter: Meter = field(default_factory=Meter)
     started_s: float = field(default_factory=time.monotonic)
@@ -69,6 +70,11 @@ class Doing:
     alone: bool = True
     traffic_before: tuple[int, int] | None = None
     traffic: tuple[int, int] | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether it may change something of the workspace."""
+        return not self.read_only and not self.apart
 
     @property
     def asks_network(self) -> bool:
@@ -157,7 +163,7 @@ class Effects:
     def unseen(self, *, writers: bool = False) -> bool:
         """Whether programs of a call have run that nobody has looked after; `writers`: of one that declared changes."""
         return any(
-            doing.runs_programs and doing.ended_s is not None and not (writers and doing.read_only)
+            doing.runs_programs and doing.ended_s is not None and not (writers and not doing.changes)
             for doing in self._open
         )
 
@@ -262,7 +268,7 @@ def _owners(path: str, running: Collection[Doing]) -> Collection[Doing]:
 
 
 def _attribute(delta: Delta, owners: Collection[Doing]) -> None:
-    declared_none = all(doing.read_only for doing in owners)
+    declared_none = not any(doing.changes for doing in owners)
     for doing in owners:
         doing.changed_count += 1
         doing.contradicts = doing.contradicts or declared_none

@@ -291,9 +291,9 @@ class Session:
         something comes, and what programs changed is known before others could have."""
         if self.checkpoints is None:
             return
-        changes = any(not doing.read_only for doing in doings)
+        changes = any(doing.changes for doing in doings)
         programs = [doing for doing in doings if doing.runs_programs]
-        only_read = all(doing.read_only for doing in programs)
+        only_read = not any(doing.changes for doing in programs)
         if changes or (programs and (not self.checkpoints.begun or self.effects.unseen(writers=only_read))):
             await self.checkpoints.settled()
         if programs and self.effects.unseen(writers=only_read):

@@ -65,7 +65,8 @@ class Connection:
     """A server and the way to it. `streams` makes the transport anew for each start, `why_ended` says what is known of
     the last one's end, `changed` is called when the server says that its tools are others now, and when it was started
     again, `died` when it ended by itself. `reviewed` waits until somebody has looked at what `changed` told of: no tool
-    is called before. `refusals` has the tools that are not to be called, by the server's own names, and why."""
+    is called before. `turn` is held by each call that may change something. `refusals` has the tools that are not to be
+    called, by the server's own names, and why."""
 
     server: McpServer
     streams: Callable[[], Streams]
@@ -78,6 +79,7 @@ class Connection:
     error: str = ""
     starts: int = 0
     refusals: dict[str, str] = field(default_factory=dict)
+    turn: anyio.Lock = field(default_factory=anyio.Lock)
     _calls: set[anyio.CancelScope] = field(default_factory=set)
     _elicited: int = 0
     _eliciting: bool = False

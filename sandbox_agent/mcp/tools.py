@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,7 +111,8 @@ def _tool(connection: Connection, tool: mcp_types.Tool, progressed: Progressed) 
             words = None if message is None else clean(message)[:_SUMMARY_CHARS]
             progressed(server.name, call_id, progress, total, words)
 
-        answer = await connection.call(tool.name, sendable(value.root), heard)
+        async with nullcontext() if only_reads else connection.turn:
+            answer = await connection.call(tool.name, sendable(value.root), heard)
         return await shortened(result_of(answer), server, ctx)
 
     def subject(value: RootModel[dict[str, Any]], ctx: ToolContext) -> Subject:
@@ -123,7 +125,9 @@ def _tool(connection: Connection, tool: mcp_types.Tool, progressed: Progressed) 
         input_model=input_model(schema),
         run=run,
         read_only=only_reads,
-        parallel_safe=only_reads,
+        # What it changes elsewhere comes in the order of its own calls; nobody else's calls wait for them.
+        parallel_safe=only_reads or server.apart,
+        apart=server.apart,
         subject=subject,
         # The connection has deadlines of its own, which stand still while a person is asked.
         timeout_s=None,

@@ -86,6 +86,11 @@ class McpServer:
     location: str = ""
     secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
+    @property
+    def apart(self) -> bool:
+        """Whether it has no way to change the workspace."""
+        return self.transport is not Transport.STDIO or (self.place is Place.OWN and self.workspace != "rw")
+
     def offers(self, tool: str) -> bool:
         """Whether a tool of this name, as the server calls it, is to be offered."""
         return any(fnmatch.fnmatchcase(tool, pattern) for pattern in self.tools)

@@ -116,7 +116,8 @@ Run = Callable[[Any, ToolContext], Awaitable[ToolResult]]
 class Tool:
     """A tool. Predicates take the *parsed* input; unset they are False, and one that raises counts as False.
 
-    `read_only`: the call changes nothing. `parallel_safe`: it may run beside others. `edits`: it is covered by the
+    `read_only`: the call changes nothing. `parallel_safe`: it may run beside others. `apart`: it has no way to the
+    workspace, so that it may run beside calls that change that. `edits`: it is covered by the
     mode acceptEdits. `subject` says what the call is about. `timeout_s` is the engine's own deadline for the whole
     call, None for tools that bound themselves. A result longer than `max_result_chars` is cut in the middle.
     `input_schema` replaces the schema made from `input_model` (MCP). `prepare` is for what `subject` and the predicates
@@ -136,6 +137,7 @@ class Tool:
     source: str = "builtin"
     input_schema: JsonObject | None = None
     prepare: Callable[[Any], object] | None = None
+    apart: bool = False
 
     def definition(self) -> JsonObject:
         """The tool as the Messages API takes it."""
@@ -157,6 +159,7 @@ def build_tool(
     source: str = "builtin",
     input_schema: JsonObject | None = None,
     prepare: Callable[[Any], object] | None = None,
+    apart: bool = False,
 ) -> Tool:
     """A `Tool` from its parts; everything left out gets the strict default, constants become predicates.
 
@@ -181,6 +184,7 @@ def build_tool(
         source=source,
         input_schema=input_schema or _schema(input_model),
         prepare=prepare,
+        apart=apart,
     )
 
 

@@ -17,7 +17,6 @@ from sandbox_agent.policy.server_file import read_servers
 from sandbox_agent.policy.servers import McpServer, Place, Transport, with_environment
 from sandbox_agent.types import Mode, PermissionRequest, Subject, Verdict
 
-
 NOWHERE = Path("/home/me/project")
 
 
@@ -202,6 +201,25 @@ def test_what_is_no_url_is_refused_without_showing_it(url: str) -> None:
         with_environment(server, {"URL": url})
     assert url not in str(told.value) or len(url) < 3
     assert replace(server, url="https://user:pw@h:1/p?key=k").shown == "https://h:1"
+
+
+def test_who_has_no_way_to_change_the_workspace(tmp_path: Path) -> None:
+    """What is behind a URL, and a container that sees nothing of it or only reads it."""
+    servers = _read(
+        tmp_path,
+        {
+            "inside": {"command": "c"},
+            "none": {"command": "c", "place": "own"},
+            "ro": {"command": "c", "place": "own", "workspace": "ro"},
+            "rw": {"command": "c", "place": "own", "workspace": "rw"},
+            "here": {"command": "c", "place": "host"},
+            "far": {"url": "https://a.example/"},
+        },
+        "here",
+        "far",
+    )
+
+    assert [server.name for server in servers if server.apart] == ["none", "ro", "far"]
 
 
 def test_a_policy_wins_over_a_file_and_may_allow_none(tmp_path: Path) -> None:

@@ -123,6 +123,32 @@ async def test_without_a_rule_a_server_is_asked_about_and_so_denied_here(
     assert verdict in content.lower()
 
 
+async def test_a_server_that_has_no_way_to_the_workspace_holds_nobody_up(tmp_path: Path) -> None:
+    """Its call runs though another agent is writing, and it takes no part in who may write next; with the way to it,
+    it waits for its turn."""
+    (tmp_path / "session").mkdir()
+    began = {"Apart": anyio.Event(), "Own": anyio.Event()}
+
+    async def begins(value: Any, ctx: Any) -> None:
+        began["Apart" if value.name == "apart" else "Own"].set()
+
+    calls = {"tools": [use("Apart", name="apart"), use("Own")]}
+    tools = [make_tool("Apart", begins, parallel_safe=True, apart=True), make_tool("Own", begins)]
+    policy = load_policy(None, allow=("Apart", "Own"))
+    async with (
+        make_session([calls, DONE], tmp_path / "session", tools=tools, policy=policy) as session,
+        anyio.create_task_group() as group,
+    ):
+        await session.rights.lane.acquire()
+        group.start_soon(play, session)
+        with anyio.fail_after(10):
+            await began["Apart"].wait()
+            await anyio.wait_all_tasks_blocked()
+            assert not began["Own"].is_set()
+            session.rights.lane.release()
+            await began["Own"].wait()
+
+
 async def test_an_input_that_does_not_fit_is_refused_here(tmp_path: Path) -> None:
     """With what is wrong; the server hears nothing of it."""
     call = {"tools": [use("mcp__evil__echo", a="x"), use("mcp__evil__echo", a=1)]}
