@@ -170,13 +170,21 @@ def _too_long(tail: Sequence[JsonObject], room_tokens: int) -> tuple[str, ...]:
 
 def _todo(messages: Sequence[JsonObject]) -> str:
     """The list as it was last taken over; one from an earlier summary counts until there is a newer one."""
+    todos = last_todos(messages)
+    if todos is None:
+        return _earlier(messages, "todo-list") or _NONE
+    lines = [f"{_MARKS.get(str(one.get('status')), '[ ]')} {one.get('content')}" for one in todos]
+    return _unmarked("\n".join(lines)) or _NONE
+
+
+def last_todos(messages: Sequence[JsonObject]) -> Sequence[JsonObject] | None:
+    """The todo list as the last call gave it that did not fail; None where there is no such call."""
     failed = {block["tool_use_id"] for one in messages for block in _results(one) if block.get("is_error")}
     for call in reversed(list(_calls(messages))):
         todos = call["input"].get("todos")
         if call["name"] == "TodoWrite" and call["id"] not in failed and isinstance(todos, list):
-            lines = [f"{_MARKS.get(str(one.get('status')), '[ ]')} {one.get('content')}" for one in todos]
-            return _unmarked("\n".join(lines)) or _NONE
-    return _earlier(messages, "todo-list") or _NONE
+            return todos
+    return None
 
 
 def _files(messages: Sequence[JsonObject]) -> str:

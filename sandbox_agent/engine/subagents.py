@@ -74,6 +74,11 @@ class Team:
         """How many there have ever been."""
         return len(self.members.keys() | self._earlier.keys())
 
+    @property
+    def earlier(self) -> Mapping[str, AgentStarted]:
+        """Those of before the session was resumed that have not gone on since, by id."""
+        return {agent_id: event for agent_id, event in self._earlier.items() if agent_id not in self.members}
+
     def start(self, parent: Session, task: AgentTask) -> Member:
         """A new member, which does nothing yet.
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from sandbox_agent.engine import steering
 from sandbox_agent.engine.compacting import compact
 from sandbox_agent.engine.previewing import changes_so_far
+from sandbox_agent.engine.subagents import Desk as AgentsDesk
 from sandbox_agent.engine.undoing import check_here, undo_here
 from sandbox_agent.errors import SandboxAgentError
 from sandbox_agent.frontends import chat_keys, chat_servers, outcome, policy_view, review, undo_view, words
@@ -135,6 +136,8 @@ async def _undo(desk: Desk, rest: str) -> None:
         return
     rewind = answer.lower() in ("y", "yes")
     reached = await undo_here(session, step, rewind=rewind)
+    if rewind:
+        desk.talk.recall()
     undo_view.show(desk.printer, reached, rewound=rewind)
 
 
@@ -154,7 +157,12 @@ async def _agents(desk: Desk, rest: str) -> None:
         what = f"{seen.started.agent_type}: {words.shorten(seen.started.description, SHOWN_CHARS)}"
         how = "at work" if seen.ended is None else f"{seen.ended.status}, {words.count(seen.ended.turns, 'turn')}"
         desk.printer.line(sanitise(f"  {agent_id}  {what}  {how}"))
-    if not desk.talk.agents:
+    agents = desk.talk.session.ctx.agents
+    earlier = agents.team.earlier if isinstance(agents, AgentsDesk) else {}
+    for agent_id, started in earlier.items():
+        what = f"{started.agent_type}: {words.shorten(started.description, SHOWN_CHARS)}"
+        desk.printer.line(sanitise(f"  {agent_id}  {what}  of before this session went on"))
+    if not desk.talk.agents and not earlier:
         desk.printer.line("There are no sub-agents.")
 
 

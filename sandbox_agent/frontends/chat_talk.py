@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sandbox_agent.engine.compaction import last_todos
 from sandbox_agent.engine.queue import Priority, QueuedMessage
 from sandbox_agent.engine.session import Session
 from sandbox_agent.events import (
@@ -49,6 +50,13 @@ class Talk:
     todos: Sequence[JsonObject] = ()
     agents: dict[str, AgentSeen] = field(default_factory=dict)
     waiting: list[QueuedMessage] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.recall()
+
+    def recall(self) -> None:
+        """The todo list is that of the conversation, which goes on, or was rewound."""
+        self.todos = last_todos(self.session.messages) or ()
 
     def feed(self, event: Event) -> None:
         """Take in one event."""

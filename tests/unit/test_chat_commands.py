@@ -15,6 +15,7 @@ from rich.console import Console
 
 from sandbox_agent.engine.jobs import Ending
 from sandbox_agent.engine.session import Session
+from sandbox_agent.engine.subagents import Team
 from sandbox_agent.events import AgentFinished, AgentStarted, JobFinished, ModeChanged
 from sandbox_agent.frontends import chat_commands
 from sandbox_agent.frontends.chat_commands import COMMANDS, Desk
@@ -24,6 +25,10 @@ from sandbox_agent.policy.load import load_policy
 from sandbox_agent.tools.jobs import Job, JobKind, JobState
 from sandbox_agent.types import Mode, Usage
 
+TODOS = [
+    {"content": "Look", "status": "completed", "activeForm": "Looking"},
+    {"content": "Fix", "status": "in_progress", "activeForm": "Fixing\x1b"},
+]
 USAGE = {"input_tokens": 1000, "output_tokens": 20}
 
 
@@ -154,17 +159,29 @@ async def test_agents_are_listed_with_how_they_went(tmp_path: Path) -> None:
     assert shown == "  agent-1  explore: look\\x1b  done, 2 turns\n  agent-2  explore: look\\x1b  at work\n"
 
 
+async def test_agents_of_before_are_listed_and_so_is_the_todo_list(tmp_path: Path) -> None:
+    """In a session that goes on: the agents can go on, too."""
+    before = AgentStarted(
+        agent_id="agent-1", call_id="t", agent_type="explore", description="look", model=None, mode="plan", tools=()
+    )
+    write = {"type": "tool_use", "id": "t", "name": "TodoWrite", "input": {"todos": TODOS}}
+    async with desk(tmp_path) as at:
+        Team({}, at.session.limits, at.session.jobs, [before]).attach(at.session)
+        assert await at.does("/agents") == "  agent-1  explore: look  of before this session went on\n"
+        at.session.messages.append({"role": "assistant", "content": [write]})
+        assert Talk(at.session).todos == TODOS
+        failed = {"type": "tool_result", "tool_use_id": "t", "content": "no", "is_error": True}
+        at.session.messages.append({"role": "user", "content": [failed]})
+        assert Talk(at.session).todos == ()
+
+
 async def test_the_todo_list_is_the_last_one(tmp_path: Path) -> None:
     """And its step is a note while the agent works."""
-    todos = [
-        {"content": "Look", "status": "completed", "activeForm": "Looking"},
-        {"content": "Fix", "status": "in_progress", "activeForm": "Fixing\x1b"},
-    ]
 
     async def body(value: object, ctx: object) -> Any:
         from sandbox_agent.types import ToolResult
 
-        return ToolResult("saved", meta={"todos": todos})
+        return ToolResult("saved", meta={"todos": TODOS})
 
     async with desk(tmp_path, [{"tools": [use("List")]}, {"text": "b"}], tools=[make_tool("List", body)]) as at:
         for event in await play(at.session):
