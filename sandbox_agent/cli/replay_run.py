@@ -18,9 +18,9 @@ from sandbox_agent.cli.job import Job, Screen
 from sandbox_agent.cli.signals import Stop
 from sandbox_agent.config import RunConfig, sessions_dir
 from sandbox_agent.engine.frozen import open_frozen
+from sandbox_agent.engine.laying_out import lay_out
 from sandbox_agent.engine.loop import run
 from sandbox_agent.engine.open import open_session
-from sandbox_agent.engine.recorded_tree import materialise
 from sandbox_agent.engine.replaying import Replaying
 from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ConfigError, ReplayMismatchError
@@ -38,13 +38,13 @@ from sandbox_agent.workspaces.removal import remove_tree
 DIFFERS = ReplayMismatchError.exit_code
 
 
-def replay(file: Path, *, frozen: bool, workspace: Path | None, as_json: bool, verbose: bool) -> int:
+def replay(file: Path, *, frozen: bool, workspace: Path | None, network: bool, as_json: bool, verbose: bool) -> int:
     """The `replay` command. Returns the exit code."""
     never_unencodable()
     printer = Printer(make_console(sys.stderr if as_json or not sys.stdout.isatty() else sys.stdout))
     try:
         bundle = read(file)
-        replaying = Replaying(bundle, frozen=frozen)
+        replaying = Replaying(bundle, frozen=frozen, network=network)
     except ReplayMismatchError as fault:
         return _report(printer, fault, {"file": str(file), "frozen": frozen}, as_json=as_json)
     with _folder(bundle, workspace, frozen=frozen) as folder:
@@ -120,7 +120,7 @@ def _folder(bundle: Bundle, workspace: Path | None, *, frozen: bool) -> Iterator
     with tempfile.TemporaryDirectory(prefix="sandbox-agent-replay-") as parent:
         folder = Path(parent).resolve() / "workspace"
         folder.mkdir()
-        materialise(bundle.tree, bundle.blobs, folder)
+        lay_out(bundle.tree, bundle.blobs, folder)
         yield folder
 
 

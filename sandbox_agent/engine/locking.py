@@ -104,15 +104,20 @@ def lock_of(
 
 
 def policy_in(lock: JsonObject) -> Policy:
-    """The policy of a lock.
+    """The policy of a lock. A bundle comes from anywhere: what no recording has in it is refused.
 
     Raises:
-        ReplayMismatchError: it cannot be used.
+        ReplayMismatchError: it cannot be used, or would have something run outside of the session's container.
     """
     try:
-        return policy_of_json(lock["policy"])
-    except (KeyError, PolicyError) as exc:
+        policy = policy_of_json(lock["policy"])
+    except (KeyError, TypeError, PolicyError) as exc:
         raise ReplayMismatchError(f"step 0: the policy of the bundle cannot be used: {exc}", step=0) from exc
+    outside = _outside(policy.servers)
+    if outside:
+        why = f"MCP servers outside of the session's container, which no recording has: {outside}"
+        raise ReplayMismatchError(f"step 0: the policy of the bundle names {why}", step=0)
+    return policy
 
 
 def types_in(lock: JsonObject) -> Mapping[str, AgentType]:
@@ -136,11 +141,15 @@ def _why_not(
         return "a run with hooks cannot be recorded yet; use a policy without them"
     if tools:
         return "a run with tools of the program cannot be recorded yet"
-    outside = [server.name for server in servers if server.place is not Place.SESSION]
+    outside = _outside(servers)
     if outside:
-        names = ", ".join(outside)
-        return f"a run with MCP servers outside of the session's container cannot be recorded yet: {names}"
+        return f"a run with MCP servers outside of the session's container cannot be recorded yet: {outside}"
     return None
+
+
+def _outside(servers: Sequence[McpServer]) -> str:
+    """The names of those that are not in the session's container."""
+    return ", ".join(one.name for one in servers if one.place is not Place.SESSION or not one.command or one.url)
 
 
 @cache

@@ -167,7 +167,10 @@ async def _open(config: RunConfig, own: Own, tasks: TaskGroup, *, called: bool) 
     )
     await anyio.to_thread.run_sync(Budget(policy.limits, Prices(policy.prices)).check, models)
     pool = with_types(pool_of(policy, own.tools, own.served), types)
-    servers = servers_of(policy, config.mcp_config, os.environ, config.mcp_servers, workspace=config.workspace)
+    # Of a bundle, which comes from anywhere, nothing is filled in from the person's environment.
+    servers = policy.servers
+    if own.replay is None:
+        servers = servers_of(policy, config.mcp_config, os.environ, config.mcp_servers, workspace=config.workspace)
     proof = own.replay or recording_of(config, policy, types, servers, own)
     endpoint = await anyio.to_thread.run_sync(reachable_engine)
     settled = await settle_interrupted()  # before this run takes its picture of the folder

@@ -1,21 +1,20 @@
-"""The trees of a recorded run: the one it begins with, the contents that came later, and the way back to a folder."""
+"""The trees of a recorded run: the one it begins with, the contents that came later."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from sandbox_agent.engine.proof import tree_of
 from sandbox_agent.engine.session import Session
-from sandbox_agent.errors import ReplayMismatchError, WorkspaceError
+from sandbox_agent.errors import WorkspaceError
 from sandbox_agent.events.redaction import Redactor
 from sandbox_agent.records.noise import counts_in_tree
 from sandbox_agent.records.steps import sha256_of
 from sandbox_agent.types import JsonObject
 from sandbox_agent.workspaces.base import Kind
+from sandbox_agent.workspaces.entries import FIFO, SOCKET
 from sandbox_agent.workspaces.snapshot import Node
 from sandbox_agent.workspaces.store import Store
 from sandbox_agent.workspaces.walked import EMPTY_SHA256
@@ -72,6 +71,9 @@ async def base_of(session: Session, *, keep: bool) -> BaseTree:
     secret = _secret(session, nodes, bases)
     if secret:
         return BaseTree({**facts, "left_out": f"{len(secret)} files hold secrets"})
+    devices = [path for path, node in nodes.items() if node.kind is Kind.OTHER and node.target not in (FIFO, SOCKET)]
+    if devices:
+        return BaseTree({**facts, "left_out": f"{len(devices)} devices are in it"})
     listing = [_entry(path, node, bases) for path, node in sorted(nodes.items())]
     return BaseTree({**facts, "kept": True}, listing, frozenset(bases[path] for path in nodes if path in bases))
 
@@ -120,61 +122,13 @@ def holds_secret(redactor: Redactor, data: bytes) -> bool:
     return redactor.holds(data.decode("utf-8", "replace"))
 
 
-def materialise(listing: Sequence[JsonObject], blobs: Mapping[str, bytes], folder: Path) -> None:
-    """Write a kept tree into an empty folder of ours.
-
-    Raises:
-        ReplayMismatchError: the bundle does not have a content, or names a path that is none.
-        OSError: the system refused.
-    """
-    folders: list[tuple[Path, JsonObject]] = []
-    for entry in sorted(listing, key=lambda one: str(one["path"])):
-        target = folder / _below(str(entry["path"]))
-        match entry["kind"]:
-            case "directory":
-                target.mkdir(mode=0o700, exist_ok=True)
-                folders.append((target, entry))
-            case "link":
-                os.symlink(_bytes(str(entry["target"])), os.fsencode(target))
-            case "file":
-                _write_file(target, entry, blobs)
-            case _:
-                raise ReplayMismatchError(f"step 0: the bundle's tree has a {entry['kind']!r}", step=0)
-    for target, entry in reversed(folders):
-        os.chmod(target, int(entry["mode"]) & 0o777)
-        os.utime(target, ns=(int(entry["mtime_ns"]),) * 2)
-
-
-def _write_file(target: Path, entry: JsonObject, blobs: Mapping[str, bytes]) -> None:
-    data = b"" if entry["sha256"] is None else blobs.get(entry["sha256"])
-    if data is None:
-        raise ReplayMismatchError(f"step 0: the bundle does not have the content of {entry['path']}", step=0)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(target, flags, 0o600), "wb") as file:
-        file.write(data)
-    os.chmod(target, int(entry["mode"]) & 0o777)
-    os.utime(target, ns=(int(entry["mtime_ns"]),) * 2)
-
-
-def _below(path: str) -> Path:
-    parts = Path(path).parts
-    if path.startswith("/") or ".." in parts or "\0" in path:
-        raise ReplayMismatchError(f"step 0: the bundle's tree has a path that leads out of it: {path!r}", step=0)
-    return Path(os.fsdecode(_bytes(path)))
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
-
-
 def _entry(path: str, node: Node, bases: Mapping[str, str]) -> JsonObject:
     entry: JsonObject = {"path": path, "kind": node.kind.value, "mode": node.mode, "mtime_ns": node.mtime_ns}
-    if node.kind is Kind.LINK:
+    if node.kind in (Kind.LINK, Kind.OTHER):
         return {**entry, "target": node.target}
-    if node.kind is Kind.DIRECTORY:
-        return entry
-    # What covers a masked file is no file; the replay masks it again.
-    return {**entry, "kind": "file", "sha256": bases.get(path) if node.kind is Kind.FILE else None}
+    if node.kind is Kind.FILE:
+        return {**entry, "sha256": bases.get(path), "group": node.group}
+    return entry
 
 
 def _secret(session: Session, nodes: Mapping[str, Node], bases: Mapping[str, str]) -> list[str]:
@@ -183,6 +137,9 @@ def _secret(session: Session, nodes: Mapping[str, Node], bases: Mapping[str, str
     found = []
     for path, node in nodes.items():
         name = bases.get(path)
+        if redactor.holds(path) or redactor.holds(node.target):
+            found.append(path)
+            continue
         if node.kind is not Kind.FILE or not node.size_bytes or not name:
             continue
         if holds_secret(redactor, store.read(name, LARGEST_TREE_BYTES)):
@@ -202,23 +159,3 @@ def _add(found: Found, name: str, store: Store, redactor: Redactor) -> None:
         found.left_out[name] = "holds a secret"
     else:
         found.blobs[name] = data
-
-
-def after(listing: Iterable[JsonObject], changed: Sequence[Mapping[str, str | None]]) -> list[JsonObject]:
-    """The tree after some steps: the base's, with what each changed."""
-    tree = {str(entry["path"]): dict(entry) for entry in listing}
-    for step in changed:
-        for path, line in step.items():
-            if line is None:
-                tree.pop(path, None)
-                continue
-            kind, mode, rest = (*line.split(" ", 2), "")[:3]
-            entry: JsonObject = {"path": path, "kind": kind, "mode": int(mode, 8), "mtime_ns": 0}
-            known = tree.get(path, entry)
-            entry["mtime_ns"] = known["mtime_ns"]
-            if kind == "link":
-                entry["target"] = rest
-            elif kind == "file":
-                entry["sha256"] = known.get("sha256") if rest == "base" else rest
-            tree[path] = entry
-    return list(tree.values())

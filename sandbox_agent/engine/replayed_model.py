@@ -43,11 +43,9 @@ class ReplayedModel:
         now = request_as_json(request, replay.noise)
         step = replay.tape.take(agent, "request")
         if step is not None:
-            recorded = self._recorded(agent, step)
-            self._asked[agent] = now
-            if sha256_of(now) != step.data["sha256"]:
-                sides = (recorded, now) if recorded != now else (step.data["sha256"], sha256_of(now))
-                raise replay.differs(step, "the request to the model", *sides)
+            recorded = self._asked[agent] = self._recorded(agent, step)
+            replay.compare(step, "the request to the model", recorded, now)
+            replay.compare(step, "the request as it is in the bundle", step.data["sha256"], sha256_of(recorded))
         reply = replay.tape.take(agent, REPLY) if step is not None else None
         if reply is None:
             await self._nothing_more(agent, now)
@@ -74,7 +72,7 @@ class ReplayedModel:
         before = self._asked.get(agent, {})
         data = {key: one for key, one in step.data.items() if key not in ("sha256", "kept", "messages", "seq")}
         messages = [*before.get("messages", [])[: step.data["kept"]], *step.data["messages"]]
-        return {**before, **data, "messages": messages}
+        return {"model": None, **before, **data, "messages": messages}
 
     async def window_tokens(self, used_tokens: int, model: str | None = None) -> int | None:
         """What was known then."""

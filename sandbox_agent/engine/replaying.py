@@ -26,7 +26,7 @@ from sandbox_agent.engine.recording import changes, decision_as_json, position, 
 from sandbox_agent.engine.replayed_model import ReplayedModel
 from sandbox_agent.engine.scheduler import Call
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
-from sandbox_agent.errors import ReplayMismatchError
+from sandbox_agent.errors import ConfigError, ReplayMismatchError
 from sandbox_agent.events import Event, PermissionDecided, ToolFinished, UserMessage
 from sandbox_agent.models.base import Model
 from sandbox_agent.policy.policy import Policy
@@ -54,16 +54,25 @@ class Replaying:
     """One replay of a bundle; see `engine.proof.Proof`. `fault` is the first difference, `steps_done` counts what was
     compared, `agreed` says that it came to the recorded end."""
 
-    def __init__(self, bundle: Bundle, *, frozen: bool) -> None:
+    def __init__(self, bundle: Bundle, *, frozen: bool, network: bool = False) -> None:
         """
+        Args:
+            bundle: what was recorded.
+            frozen: see the module.
+            network: whether a live replay may reach the hosts that the recorded run could.
+
         Raises:
             ReplayMismatchError: the lock is not usable.
+            ConfigError: it would reach hosts, and may not.
         """
         self.bundle = bundle
         self.frozen = frozen
         self.tape = Tape(bundle.steps)
         self.noise = Noise([str(bundle.lock["workspace_host"])], bundle.lock["owner"])
         self.policy: Policy = policy_in(bundle.lock)
+        if self.policy.sandbox.allow_hosts and not (frozen or network):
+            hosts = ", ".join(entry.text for entry in self.policy.sandbox.allow_hosts)
+            raise ConfigError(f"{bundle.path}: its run could reach {hosts}; --network lets the replay reach them, too")
         self.types: Mapping[str, AgentType] = types_in(bundle.lock)
         self.task: str = bundle.lock["task"]
         self.fault: ReplayMismatchError | None = None
@@ -98,6 +107,7 @@ class Replaying:
         host = str(self.bundle.lock["workspace_host"])
         session.ctx.workspace_host = host  # the model's paths are those of the recording
         step = self.expect(session, "given")
+        self.compare(step, "the tools", self.bundle.lock["tools"], session.pool.definitions())
         if self.frozen:
             for message in step.data["messages"]:
                 session.emit(UserMessage(content=tuple(message["content"])))
@@ -234,6 +244,7 @@ class Replaying:
         if not self.frozen:
             final = self.expect(session, "tree")
             self._tree_is(final, await tree_now(session))
+            self.compare(step, "the tree at the end", step.data["tree"], sha256_of(self._tree))
         left = self.tape.left()
         if left is not None and not self.tape.has_background:
             raise self.differs(left, "what comes next", f"{left.kind} of {left.agent}", "the run is over")

@@ -58,7 +58,7 @@ def policy_of_json(data: JsonObject) -> Policy:
         settings = SandboxSettings(**sandbox, allow_hosts=hosts, masks=masks)
         ruled = RuleSet(**kinds, read_only_commands=rules["read_only_commands"])
         return Policy(**plain, rules=ruled, sandbox=settings)
-    except (KeyError, TypeError, ValueError, ValidationError) as exc:
+    except (KeyError, TypeError, AttributeError, ValueError, ValidationError) as exc:
         raise PolicyError(f"the policy of the bundle cannot be used: {type(exc).__name__}: {exc}") from exc
 
 

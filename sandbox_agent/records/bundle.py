@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox_agent.errors import ConfigError, ReplayMismatchError
+from sandbox_agent.records.shapes import check_lock, check_step
 from sandbox_agent.records.steps import Step, canonical, read_steps
 from sandbox_agent.types import JsonObject
 
@@ -117,6 +118,9 @@ def read(path: Path) -> Bundle:
     steps = read_steps(parts[STEPS], lock)
     if version != VERSION:
         raise ConfigError(f"{path}: a bundle of version {version}; this program reads version {VERSION}")
+    check_lock(lock)
+    for step in steps:
+        check_step(step.number, step.kind, step.data)
     end = steps[-1]
     for name, key in _HASHED.items():
         told, there = end.data.get(key), parts.get(name)
@@ -168,6 +172,8 @@ def _parts(path: Path) -> dict[str, bytes]:
 def _unzipped(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
     infos = archive.infolist()
     names = [info.filename for info in infos]
+    if LOCK not in names and STEPS in names:
+        raise ReplayMismatchError(f"step 0: the bundle has lost its {LOCK}", step=0)
     if LOCK not in names:
         raise ConfigError(f"{path}: is no bundle: it has no {LOCK}")
     odd = [name for name in names if name not in (LOCK, STEPS, EVENTS, TREE) and not _BLOB.match(name)]

@@ -6,6 +6,7 @@ Both sides are brought into the same form before they are compared; nothing that
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -80,6 +81,9 @@ without a slash is the end of a name, one with a slash the end of a path."""
 
 SMALLEST_ID = 1000
 
+BYTES_KEY = "stdout_base64"
+"""In what a result has for front ends: output that is no text."""
+
 _NOISY_META = frozenset({"duration_s", "cpu_s", "max_rss_bytes"})
 
 
@@ -115,9 +119,19 @@ class Noise:
 
     def meta(self, meta: JsonObject) -> JsonObject:
         """The same for what a tool's result has for front ends."""
-        kept = {key: one for key, one in meta.items() if key not in _NOISY_META}
+        kept = {key: _decoded(key, one) for key, one in meta.items() if key not in _NOISY_META}
         found: JsonObject = self.value(kept)
         return found
+
+
+def _decoded(key: str, value: Any) -> Any:
+    """What a program wrote that is no text, as text: there are times in it, too."""
+    if key != BYTES_KEY or not isinstance(value, str):
+        return value
+    try:
+        return base64.b64decode(value, validate=True).decode("utf-8", "backslashreplace")
+    except ValueError:
+        return value
 
 
 def counts_in_tree(path: str) -> bool:

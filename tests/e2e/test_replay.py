@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import zipfile
 from pathlib import Path
@@ -52,7 +53,10 @@ def test_sixty_steps_agree_live_and_frozen_and_differ_where_something_was_change
     branched = program.call("replay", str(file), "--from", str(seventh + 2), "-w", str(into), "--model", model, "-v")
     refused = program.call("replay", str(file), "--from", "9999", "-w", str(tmp_path / "none"), "--model", model)
 
+    keyless = program.call("replay", str(file), "--from", "40", "-w", str(tmp_path / "none"), "--model", "anthropic:x")
+
     assert recorded.code == 3, recorded.stderr
+    assert (keyless.code, (tmp_path / "none").exists()) == (2, False)
     assert len([step for step in steps if step["kind"] == "request"]) >= 60
     assert branched.code == 0, branched.stderr
     assert "All done." in branched.stdout
@@ -107,6 +111,37 @@ def test_a_difference_is_shown_with_both_sides_and_no_secret_gets_on_tape(progra
     assert "is there already" in again.stderr
     assert again.stderr.count("\n") == 1
     assert len(list((program.home / "state/sandbox-agent/sessions").iterdir())) == 1
+
+
+def test_a_folder_with_every_kind_of_entry_is_replayed_from_the_bundle(program: Program, tmp_path: Path) -> None:
+    """Pipes, sockets, hard links, set-id bits, names and output that are no UTF-8; the branch has them as they were."""
+    folder = program.folder
+    os.mkfifo(folder / "pipe")
+    os.mknod(folder / "socket", stat.S_IFSOCK | 0o600)
+    (folder / "set-id").write_text("x\n")
+    (folder / "set-id").chmod(0o4755)
+    (folder / "closed").mkdir()
+    (folder / "closed/in").write_text("y\n")
+    (folder / "closed").chmod(0o555)
+    os.link(folder / "a.txt", folder / "again.txt")
+    (folder / os.fsdecode(b"odd-\xff")).write_text("z\n")
+    look = "ls -lA --time-style=full-iso; date; stat -c '%A %h %n' * closed/in"
+    turns = [{"tools": [use("Bash", command=look)]}, {"tools": [use("Bash", command=f"echo 2 >> a.txt; {look}")]}, DONE]
+    file, into = tmp_path / "odd.bundle", tmp_path / "branch"
+    options = ("--mode", "bypassPermissions", "--record", str(file))
+    recorded = program.call("run", "-p", *options, "--model", program.script(turns), "x")
+    replayed = program.call("replay", str(file))
+    branched = program.call("replay", str(file), "--from", "9999", "-w", str(into), "--model", program.script([DONE]))
+    with zipfile.ZipFile(file) as archive:
+        last = len(archive.read("steps.jsonl").splitlines()) - 1
+    again = program.call("replay", str(file), "--from", str(last), "-w", str(into), "--model", program.script([DONE]))
+
+    assert recorded.code == 0, recorded.stderr
+    assert (replayed.code, replayed.stderr) == (0, "")
+    assert (branched.code, again.code) == (2, 0), again.stderr
+    assert (into / "a.txt").read_text() == "one\n2\n"
+    assert (into / "socket").is_socket()
+    assert (into / "set-id").stat().st_mode & 0o7777 == 0o755
 
 
 def test_a_recording_that_is_killed_says_so(program: Program, tmp_path: Path) -> None:

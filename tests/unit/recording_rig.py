@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
-from engine_session import make_session, play
+from engine_session import make_session, play, strict
 
 from sandbox_agent.config import RunConfig
 from sandbox_agent.engine import offered
@@ -24,7 +24,9 @@ from sandbox_agent.engine.recording import Recording
 from sandbox_agent.engine.replaying import Replaying
 from sandbox_agent.engine.session import Session
 from sandbox_agent.engine.subagents import Team
-from sandbox_agent.events import Event, RunFinished
+from sandbox_agent.events import Event, RunFinished, SessionStarted
+from sandbox_agent.models.script_file import Script
+from sandbox_agent.models.scripted import ScriptedModel
 from sandbox_agent.policy.load import load_policy
 from sandbox_agent.policy.policy import Policy
 from sandbox_agent.records import bundle as bundles
@@ -34,6 +36,21 @@ from sandbox_agent.sandboxes.fake import FakeSandbox
 ALLOW = ["Bash(echo:*)", "Read", "Edit(/**)", "Task"]
 
 
+STARTED = SessionStarted(
+    session_id="0123456789abcdef",
+    model="script:test",
+    workspace="/home/me/project",
+    workspace_mode="none",
+    image="dev",
+    policy="default",
+    mode="default",
+    tools=(),
+    version="1",
+    sandbox={"seccomp": "debug", "memory_bytes": 2**40, "allow_hosts": [{"host": "evil.example", "port": 443}]},
+)
+"""As a hostile bundle might have it: wide open."""
+
+
 async def record(
     turns: Sequence[Mapping[str, Any]],
     folder: Path,
@@ -41,8 +58,9 @@ async def record(
     policy: Policy | None = None,
     sandbox: FakeSandbox | None = None,
     prepare: Callable[[Session], None] | None = None,
+    agents: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> Path:
-    """Record a run of these turns; returns the bundle."""
+    """Record a run of these turns, and of these of sub-agents; returns the bundle."""
     policy = policy or load_policy(None, allow=ALLOW)
     types = load_agent_types(folder / "none", names_of(()), folder)
     file = folder / "run.bundle"
@@ -58,7 +76,11 @@ async def record(
         Team(types, policy.limits, session.jobs).attach(session)
         session.ctx.by_name = True
         session.proof = recording
+        if agents:
+            played = ScriptedModel(script=Script.model_validate({"turns": tuple(turns), "agents": agents}))
+            session.model = strict(played)
         session.model = recording.model(session.model)
+        session.emit(STARTED)
         if prepare is not None:
             prepare(session)
         await play(session)
@@ -112,5 +134,19 @@ def forged(file: Path, change: Callable[[dict[str, Any], list[dict[str, Any]]], 
     return write(file, {**parts, bundles.LOCK: canonical(lock), bundles.STEPS: b"".join(lines)})
 
 
-def with_mode(policy: Policy, **changes: Any) -> Policy:
-    return replace(policy, **changes)
+def with_tree(file: Path, listing: list[dict[str, Any]], contents: Sequence[bytes], *changed: dict[str, Any]) -> Path:
+    """The bundle with a folder at its beginning, and what the calls changed in it, one after the other."""
+    parts = {**parts_of(file), bundles.TREE: canonical(listing)}
+    parts |= {bundles.BLOBS + hashlib.sha256(data).hexdigest(): data for data in contents}
+    blobs = sorted(name.removeprefix(bundles.BLOBS) for name in parts if name.startswith(bundles.BLOBS))
+
+    def change(lock: dict[str, Any], steps: list[dict[str, Any]]) -> None:
+        lock["base"] = {"kept": True, "sha256": None}
+        steps[-1]["data"] |= bundles.hashes_of(parts) | {"blobs": blobs}
+        left = list(changed)
+        for number in reversed([at for at, step in enumerate(steps) if step["kind"] == "result"][: len(changed)]):
+            data = {"call": steps[number]["data"]["call_id"], "sha256": "", "changed": left.pop(), "seq": 0}
+            steps.insert(number + 1, {"agent": steps[number]["agent"], "kind": "tree", "data": data})
+
+    made = forged(write(file, parts), change)
+    return made.replace(file.with_name("tree.bundle"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,24 @@ def test_every_rule_finds_its_example_and_is_documented(rule: Rule) -> None:
 def test_other_numbers_are_no_noise(text: str) -> None:
     """Counts, versions, hashes, lines: a difference in them counts."""
     assert Noise().text(text) == text
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_what_stands_for_noise_is_none(rule: Rule) -> None:
+    """A text that was brought into this form already stays as it is: both sides of a comparison may be."""
+    once = Noise().text(f"a {rule.example}")
+    assert Noise().text(once) == once
+
+
+def test_output_that_is_no_text_is_compared_by_what_is_in_it() -> None:
+    """Times in it are noise, other bytes are not; what is no base64 is left as it is."""
+
+    def of(output: bytes) -> object:
+        return Noise().meta({"stdout_base64": base64.b64encode(output).decode(), "duration_s": 1.0})
+
+    assert of(b"\xff at 12:00:01") == of(b"\xff at 13:11:12")
+    assert of(b"\xff") != of(b"\xfe")
+    assert Noise().meta({"stdout_base64": "12:00:01!", "more": "12:00:01"})["stdout_base64"] == "<time>!"
 
 
 def test_two_runs_of_one_thing_compare_equal() -> None:

@@ -1,23 +1,16 @@
-"""A recorded run is replayed without an engine, and every change of its bundle is found, at its step."""
+"""A recorded run is replayed without an engine, and what is not as it was recorded is found."""
 
 from __future__ import annotations
 
-import copy
-import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_session import use
-from recording_rig import forged, parts_of, record, replay, steps_of, write
-
-from sandbox_agent.errors import ReplayMismatchError
-from sandbox_agent.records import bundle
-from sandbox_agent.records.steps import canonical
+from recording_rig import forged, record, replay
 
 TURNS: list[dict[str, Any]] = [
     {"text": "I look.", "tools": [use("Read", file_path="/workspace/a.txt"), use("Bash", command="echo hello")]},
@@ -75,72 +68,6 @@ main()
     assert "The replay agrees (frozen)" in ended.stdout
 
 
-def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of all values in a JSON value."""
-    if isinstance(value, dict | list) and value:
-        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from leaves(one, (*path, key))
-    else:
-        yield path
-
-
-def other(value: Any) -> Any:
-    """Another value than this."""
-    match value:
-        case bool():
-            return not value
-        case int() | float():
-            return value + 1
-        case str():
-            return value[:-1] + ("0" if value[-1:] != "0" else "1")
-        case _:
-            return "changed"
-
-
-def put(value: Any, path: tuple[Any, ...]) -> Any:
-    changed = copy.deepcopy(value)
-    at = changed
-    for key in path[:-1]:
-        at = at[key]
-    at[path[-1]] = other(at[path[-1]])
-    return changed
-
-
-async def test_a_change_of_any_field_of_the_bundle_fails_at_its_step(file: Path) -> None:
-    """Tried for every field of the lock, of every step and of every event, and for what is added, moved or cut."""
-    parts, tried = parts_of(file), 0
-
-    def fails(changed: dict[str, bytes], *steps: int) -> None:
-        nonlocal tried
-        tried += 1
-        with pytest.raises(ReplayMismatchError) as caught:
-            bundle.read(write(file, changed))
-        assert caught.value.step in steps, str(caught.value)
-        assert caught.value.exit_code == 7
-
-    lock, steps = json.loads(parts[bundle.LOCK]), steps_of(parts)
-    for path in leaves(lock):
-        fails({**parts, bundle.LOCK: canonical(put(lock, path))}, 0)
-    lines = parts[bundle.STEPS].splitlines(keepends=True)
-    for number, step in enumerate(steps):
-        for path in leaves(step):
-            line = canonical(put(step, path)) + b"\n"
-            fails({**parts, bundle.STEPS: b"".join([*lines[:number], line, *lines[number + 1 :]])}, number)
-        swapped = [*lines[:number], *reversed(lines[number : number + 2]), *lines[number + 2 :]]
-        if len(lines) - number > 1:
-            fails({**parts, bundle.STEPS: b"".join(swapped)}, number)
-        fails({**parts, bundle.STEPS: b"".join([*lines[:number], *lines[number + 1 :]])}, number)
-        fails({**parts, bundle.STEPS: b"".join(lines[:number])}, number)
-    last = len(steps) - 1
-    for at in range(0, len(parts[bundle.EVENTS]), 97):
-        data = bytearray(parts[bundle.EVENTS])
-        data[at] ^= 1
-        fails({**parts, bundle.EVENTS: bytes(data)}, last)
-    fails({name: data for name, data in parts.items() if name != bundle.EVENTS}, last)
-    fails({**parts, "blobs/" + "0" * 64: b"more"}, 0)
-    assert tried > 400
-
-
 def set_data(kind: str, at: int, **changes: Any) -> Any:
     def change(_: dict[str, Any], steps: list[dict[str, Any]]) -> None:
         [step for step in steps if step["kind"] == kind][at]["data"].update(changes)
@@ -175,6 +102,10 @@ def other_prompt(lock: dict[str, Any], _: list[dict[str, Any]]) -> None:
     lock["system"] = [{"type": "text", "text": "be another"}]
 
 
+def other_tools(lock: dict[str, Any], _: list[dict[str, Any]]) -> None:
+    lock["tools"][0]["description"] += "!"
+
+
 @pytest.mark.parametrize(
     ("change", "what"),
     [
@@ -182,7 +113,10 @@ def other_prompt(lock: dict[str, Any], _: list[dict[str, Any]]) -> None:
         (set_data("result", 3, content="denied"), "the result of Bash"),
         (set_data("decision", 0, verdict="deny"), "the decision on Read"),
         (leads_out, "the decision on Write"),
-        (set_data("request", 1, sha256="0" * 64), "the request to the model"),
+        (set_data("request", 1, sha256="0" * 64), "the request as it is in the bundle"),
+        (set_data("request", 0, max_tokens=7), "the request to the model"),
+        (set_data("request", 1, kept=0), "the request to the model"),
+        (other_tools, "the tools"),
         (set_data("turn", 1, calls=["other"]), "the next calls"),
         (set_data("outcome", 0, status="done"), "how the run ended"),
         (set_data("outcome", 0, text="All undone."), "the last words"),
