@@ -13,6 +13,7 @@ from sandbox_agent.cli.conduct import conduct, never_unencodable
 from sandbox_agent.cli.execute import config_of
 from sandbox_agent.cli.finish import finish
 from sandbox_agent.cli.job import Apply, Job, Screen
+from sandbox_agent.cli.job_reports import wanted_reports, write_reports
 from sandbox_agent.cli.signals import Stop
 from sandbox_agent.config import state_dir
 from sandbox_agent.engine.open import open_session
@@ -25,15 +26,21 @@ from sandbox_agent.frontends.chat_screen import ChatScreen
 from sandbox_agent.frontends.console import ConsoleView
 from sandbox_agent.frontends.questions import ConsoleQuestions
 from sandbox_agent.frontends.summary import RunSummary, status_of
+from sandbox_agent.tools.report_findings import NAME as FINDINGS
 
 
-def chat(message: str | None, *, apply: Apply | None, verbose: bool, **options: Any) -> int:
+def chat(
+    message: str | None, *, apply: Apply | None, verbose: bool, report: tuple[str, ...] = (), **options: Any
+) -> int:
     """The `chat` command; `options` are those of `config_of`. Returns the exit code.
 
     Raises:
-        ConfigError: there is no terminal to talk at.
+        ConfigError: there is no terminal to talk at, or a report cannot be written.
     """
     check_terminal(os.environ)
+    reports = wanted_reports(report)
+    if "sarif" in reports:
+        options["allow"] = (*options["allow"], FINDINGS)
     never_unencodable()
     history = ChatHistory(state_dir() / HISTORY_FILE)
     line = ChatScreen(sys.stdout, sys.stdin.fileno(), history=history)
@@ -41,7 +48,8 @@ def chat(message: str | None, *, apply: Apply | None, verbose: bool, **options: 
     how = apply or "ask"
     summary = RunSummary(changes_expected=how == "always")
     job = Job(config_of(**options), message or "", how, screen, summary, Stop(), verbose)
-    return conduct(job, partial(_session, line, history))
+    code = conduct(job, partial(_session, line, history))
+    return write_reports(job, reports, code) if reports else code
 
 
 def check_terminal(environ: Mapping[str, str]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 from cli_calls import call
 from frontend_events import ended
 
 from sandbox_agent.cli.chat import COMMAND as CHAT
-from sandbox_agent.cli.chat_run import _settle
+from sandbox_agent.cli.chat_run import _settle, chat
+from sandbox_agent.cli.execute import config_of
 from sandbox_agent.cli.run import COMMAND as RUN
 from sandbox_agent.errors import SandboxAgentError, SandboxError
 from sandbox_agent.frontends.summary import RunSummary
@@ -62,6 +65,14 @@ def test_it_takes_what_run_takes_but_for_programs() -> None:
         "answer_schema",
     }
     assert options["chat"] - options["run"] == {"message"}
+
+
+def test_every_option_of_it_is_taken_by_what_runs_it() -> None:
+    """One that is added to `run` alone would end each chat before it begins."""
+    given = {str(one.name) for one in CHAT.params} - {"message", "resume_last"}
+    taken = {*inspect.signature(chat).parameters, *inspect.signature(config_of).parameters}
+
+    assert given - taken == set()
 
 
 @pytest.mark.parametrize(
