@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -54,12 +54,20 @@ def policy_of_json(data: JsonObject) -> Policy:
         kinds = {kind: tuple(_rule_of_json(one, verdict) for one in rules[kind]) for kind, verdict in _KINDS.items()}
         sandbox = dict(data["sandbox"])
         hosts = tuple(map(entry_of_json, sandbox.pop("allow_hosts")))
-        masks = tuple(sandbox.pop("masks"))
-        settings = SandboxSettings(**sandbox, allow_hosts=hosts, masks=masks)
+        settings = SandboxSettings(**_settings({**sandbox, "masks": tuple(sandbox["masks"])}), allow_hosts=hosts)
         ruled = RuleSet(**kinds, read_only_commands=rules["read_only_commands"])
         return Policy(**plain, rules=ruled, sandbox=settings)
     except (KeyError, TypeError, AttributeError, ValueError, ValidationError) as exc:
         raise PolicyError(f"the policy of the bundle cannot be used: {type(exc).__name__}: {exc}") from exc
+
+
+def _settings(sandbox: JsonObject) -> JsonObject:
+    kinds = get_type_hints(SandboxSettings)
+    for name, value in sandbox.items():
+        TypeAdapter(kinds[name]).validate_python(value, strict=True)
+        if isinstance(value, int | float) and value <= 0:
+            raise ValueError(f"sandbox.{name}: limits are positive")
+    return sandbox
 
 
 def _rule_as_json(rule: Rule) -> JsonObject:

@@ -17,16 +17,17 @@ from replay_rig import record, script
 
 pytestmark = pytest.mark.docker
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SECRET = "kq7-Wm2x-PLANTED-9fR4-secret"
 
 
-def copy_of(folder: Path, parent: Path) -> Path:
+def copy_of(folder: Path, parent: Path, uid: int = 4242) -> Path:
     """The folder elsewhere, and another user's where we may give it away."""
     there = parent / "elsewhere" / "copied"
     shutil.copytree(folder, there, symlinks=True)
     if os.geteuid() == 0:
         for path in (there, *there.rglob("*")):
-            os.chown(path, 4242, 4242)
+            os.chown(path, uid, uid, follow_symlinks=False)
     return there
 
 
@@ -168,14 +169,25 @@ def test_a_recording_that_is_killed_says_so(program: Program, tmp_path: Path) ->
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_ten_live_replays_agree_under_load(program: Program, tmp_path: Path) -> None:
-    """The sixty steps and the demo's, while every processor is busy."""
-    file = tmp_path / "sixty.bundle"
-    assert record(program, script(program), file).code == 3
-    busy = [subprocess.Popen([COMMAND[0], "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    """The sixty steps and the demo's, each ten times, while every processor is busy: in turn in the bundle's own folder
+    and in copies elsewhere that are other users'."""
+    sixty, demo = tmp_path / "sixty.bundle", tmp_path / "demo.bundle"
+    assert record(program, script(program), sixty).code == 3
+    project = tmp_path / "demo-project"
+    shutil.copytree(EXAMPLES / "demo-project", project, ignore=shutil.ignore_patterns("__pycache__"))
+    options = ["--mode", "acceptEdits", "--allow", "Bash(python3 -m pytest:*)", "--record", str(demo)]
+    options += ["-w", str(project), "--model", f"script:{EXAMPLES / 'demo.yaml'}"]
+    recorded = program.call("run", "-p", *options, "Fix the tests")
+    assert recorded.code == 0, recorded.stderr
+    busy = [subprocess.Popen([COMMAND[0], "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
     try:
         for number in range(10):
-            ended = program.call("replay", str(file), "--json")
-            assert ended.code == 0, (number, ended.stdout)
+            for file, folder in ((sixty, program.folder), (demo, project)):
+                there: tuple[str, ...] = ()
+                if number % 2:
+                    there = ("-w", str(copy_of(folder, tmp_path / f"{file.stem}-{number}", 2000 + number)))
+                ended = program.call("replay", str(file), "--json", *there, within_s=600)
+                assert ended.code == 0, (number, file.name, ended.stdout, ended.stderr)
     finally:
         for process in busy:
             process.kill()

@@ -243,6 +243,19 @@ def hostile_policy(**changes: Any) -> Callable[[dict[str, Any], Any], None]:
 SERVER = {"name": "sums", "transport": "stdio", "place": "host", "command": ["sh", "-c", "touch /tmp/planted"]}
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"pids": "many"}, {"pids": 0}, {"memory_bytes": -1}, {"masks": [1]}, {"runtime": None}, {"new": 1}],
+    ids=str,
+)
+def test_limits_that_no_policy_can_have_are_refused(file: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
+    """Before there is a container that would have them."""
+    os.link(file, copied := tmp_path / "run.bundle")
+    sandbox = {**json.loads(parts_of(file)[bundle.LOCK])["policy"]["sandbox"], **changes}
+    with pytest.raises(ReplayMismatchError, match="step 0: the policy of the bundle cannot be used"):
+        Replaying(bundle.read(forged(copied, hostile_policy(sandbox=sandbox))), frozen=False)
+
+
 @pytest.mark.parametrize("place", ["host", "own"])
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_bundle_has_nothing_run_outside_of_the_container(
