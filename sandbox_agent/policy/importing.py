@@ -19,6 +19,9 @@ from sandbox_agent.policy.rules import parse_rule
 from sandbox_agent.types import Mode, Verdict
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
+NO_SUCH_TOOL = "there is no such tool here"
+"""The note on a rule that is left out and loses nothing by it."""
+
 _LISTS = ("deny", "ask", "allow")
 _FORM = re.compile(r"(?P<tool>[A-Za-z0-9_*-]+)(?:\((?P<inner>.*)\))?", re.DOTALL)
 _PARAMETER = re.compile(
@@ -146,7 +149,7 @@ def _taken(entry: str, verdict: Verdict, *, project: Path | None, home: bool) ->
         return Taken(entry, None, "it is not Tool or Tool(specifier)")
     tool, inner = _RENAMED.get(match["tool"], match["tool"]), match["inner"]
     if tool not in _TOOLS and not tool.startswith("mcp__") and "*" not in tool:
-        return Taken(entry, None, "there is no such tool here")
+        return Taken(entry, None, NO_SUCH_TOOL)
     note = f"{match['tool']} is called {tool} here" if tool != match["tool"] else None
     if inner is not None and _PARAMETER.match(inner) and tool not in ("Read", "Edit"):
         return Taken(entry, None, "rules about single parameters of a call are not known here")

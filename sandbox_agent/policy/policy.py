@@ -193,10 +193,24 @@ class Policy:
         Raises:
             PolicyError: the rule cannot be read, or allow rules are locked.
         """
-        if self.allow_locked_by is not None:
+        return self.with_rule(rule, Verdict.ALLOW, location=location)
+
+    def with_rule(self, rule: str, verdict: Verdict, *, location: str) -> Policy:
+        """The same policy with one more rule of this kind.
+
+        Raises:
+            PolicyError: the rule cannot be read, or is an allow rule and those are locked.
+        """
+        if verdict is Verdict.ALLOW and self.allow_locked_by is not None:
             raise PolicyError(f"no allow rule may be added: {self.allow_locked_by} locks allow", location=location)
-        added = parse_rule(rule, Verdict.ALLOW, location=location)
-        return replace(self, rules=replace(self.rules, allow=(*self.rules.allow, added)))
+        added = parse_rule(rule, verdict, location=location)
+        return replace(self, rules=self.rules.having(verdict, (*self.rules.of(verdict), added)))
+
+    def without_rules(self, verdict: Verdict, *, location: str, rule: str | None = None) -> Policy:
+        """The same policy without what `with_rule` added from this location: one rule, or all of this kind."""
+        rules = self.rules.of(verdict)
+        kept = tuple(one for one in rules if one.location != location or (rule is not None and one.text != rule))
+        return replace(self, rules=self.rules.having(verdict, kept))
 
     def suggest_rules(self, request: PermissionRequest, mode: Mode = Mode.DEFAULT) -> tuple[str, ...]:
         """The fewest and narrowest allow rules that together would let this call pass in this mode.

@@ -11,7 +11,7 @@ import difflib
 import fnmatch
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from sandbox_agent.errors import PolicyError
@@ -241,6 +241,20 @@ class RuleSet:
     ask: tuple[Rule, ...] = ()
     allow: tuple[Rule, ...] = ()
     read_only_commands: bool = True
+
+    def of(self, verdict: Verdict) -> tuple[Rule, ...]:
+        """The rules of one kind."""
+        return {Verdict.DENY: self.deny, Verdict.ASK: self.ask, Verdict.ALLOW: self.allow}[verdict]
+
+    def having(self, verdict: Verdict, rules: tuple[Rule, ...]) -> RuleSet:
+        """The same with other rules of one kind."""
+        match verdict:
+            case Verdict.DENY:
+                return replace(self, deny=rules)
+            case Verdict.ASK:
+                return replace(self, ask=rules)
+            case Verdict.ALLOW:
+                return replace(self, allow=rules)
 
     def restricting(self, request: PermissionRequest) -> Rule | None:
         """The first deny rule, else the first ask rule, that speaks against a request without a command."""

@@ -33,7 +33,7 @@ def test_nothing_but_what_always_comes() -> None:
 def test_rules_modes_and_models_are_taken_over() -> None:
     """Commas inside brackets belong to a rule; names of other programs are ours; what means nothing here is said."""
     made = settings(
-        *("--allowedTools", "Read,Bash(git log:*, x),Agent,NoSuchTool,Write", "--disallowedTools", "Bash(rm:*)"),
+        *("--allowedTools", "Read,Bash(git log:*, x),Agent,NoSuchTool,Write", "--disallowedTools", "Bash(rm:*),NoTool"),
         *(
             "--permission-mode",
             "acceptEdits",
@@ -67,6 +67,8 @@ def test_rules_modes_and_models_are_taken_over() -> None:
         (("--permission-mode", "auto"), "auto"),
         (("--permission-prompt-tool", "mcp__x__y"), "mcp__x__y"),
         (("--settings", '{"permissions": {"ask": ["Bash"]}}'), "ask rules"),
+        (("--settings", '{"permissions": {"deny": ["Bash(command:*rm*)"]}}'), "Bash(command:*rm*)"),
+        (("--disallowedTools", "Read,Bash(command:*rm*)"), "Bash(command:*rm*)"),
         (("--json-schema", "[]"), "--json-schema"),
         (("--continue", "--resume=x"), "--continue"),
     ],

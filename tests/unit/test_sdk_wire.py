@@ -4,81 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from sdk_wire_rig import answered, connected, state_of
 
-from sandbox_agent.config import RunConfig
 from sandbox_agent.engine.session import ApprovalRequest
 from sandbox_agent.events import RunFinished
 from sandbox_agent.frontends.sdk.asking import Callback
-from sandbox_agent.frontends.sdk.driver_state import State
 from sandbox_agent.frontends.sdk.incoming import listen
 from sandbox_agent.frontends.sdk.lines import Lines
-from sandbox_agent.frontends.sdk.settings import SdkSettings
 from sandbox_agent.frontends.sdk.wire import MAX_LINE_CHARS, FrameError, NoAnswerError, Wire, fitting
 from sandbox_agent.types import Decision, Subject, Usage, Verdict
-
-
-class Program:
-    """The other end of the wire."""
-
-    def __init__(self, wire: Wire, say: int, hear: int) -> None:
-        self.wire = wire
-        self._say = say
-        self._hear = os.fdopen(hear, "rb")
-
-    def send(self, frame: object) -> None:
-        os.write(self._say, (frame if isinstance(frame, bytes) else json.dumps(frame).encode()) + b"\n")
-
-    def close(self) -> None:
-        os.close(self._say)
-        self._say = -1
-
-    async def read(self) -> dict[str, Any]:
-        line = await anyio.to_thread.run_sync(self._hear.readline)
-        assert len(line) <= 1_048_576
-        frame: dict[str, Any] = json.loads(line)
-        return frame
-
-    def end(self) -> None:
-        self._hear.close()
-        if self._say >= 0:
-            self.close()
-
-
-@asynccontextmanager
-async def connected() -> AsyncIterator[Program]:
-    """A wire whose lines are written, and the program at its other end."""
-    (ours_in, say), (hear, ours_out) = os.pipe(), os.pipe()
-    program = Program(Wire(ours_in, ours_out), say, hear)
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(program.wire.write)
-            yield program
-            tasks.cancel_scope.cancel()
-    program.end()
-    os.close(ours_in)
-    os.close(ours_out)
-
-
-def state_of(wire: Wire) -> State:
-    lines = Lines("s-1")
-    return State(wire, lines, SdkSettings(config=RunConfig(workspace=Path("/nowhere")), reads_state=True))
-
-
-async def answered(program: Program, state: State, request: dict[str, Any]) -> dict[str, Any]:
-    """The response to a control request."""
-    program.send({"type": "control_request", "request_id": "r1", "request": request})
-    frame = await program.read()
-    assert frame["type"] == "control_response"
-    assert frame["response"]["request_id"] == "r1"
-    response: dict[str, Any] = frame["response"]
-    return response
 
 
 async def test_every_control_request_is_answered(tmp_path: Path) -> None:
@@ -169,6 +108,20 @@ async def test_no_line_is_longer_than_a_program_takes_and_no_question_is_cut() -
     assert len(json.dumps(fitting({"type": "x", "many": ["z" * 50] * 100_000}))) < MAX_LINE_CHARS
 
 
+async def test_a_stream_that_cannot_be_waited_for_never_blocks() -> None:
+    """The null device, as a service or a pipeline has it for standard input and output."""
+    fd = os.open(os.devnull, os.O_RDWR)
+    wire = Wire(fd, fd)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wire.write)
+            wire.send({"type": "result"})
+            await wire.written()
+            assert [frame async for frame in wire.frames()] == []
+            tasks.cancel_scope.cancel()
+    os.close(fd)
+
+
 async def test_what_is_no_frame_ends_the_input_in_words() -> None:
     """A line that is no JSON object is nothing to guess about."""
     for line in (b"nonsense", b"[1]"):
@@ -184,6 +137,7 @@ async def test_what_is_no_frame_ends_the_input_in_words() -> None:
     [
         ({"behavior": "allow", "updatedInput": {"a": 1}}, True, None),
         ({"behavior": "allow", "updatedInput": {"a": 2}}, True, {"a": 2}),
+        ({"behavior": "allow", "updatedInput": {"a": True}}, True, {"a": True}),
         ({"behavior": "allow", "updatedInput": "x"}, False, None),
         ({"behavior": "deny", "message": "no"}, False, None),
         ({"behavior": "perhaps"}, False, None),

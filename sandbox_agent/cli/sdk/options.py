@@ -15,7 +15,7 @@ from sandbox_agent.config import DEFAULT_MODEL, RunConfig
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.frontends.sdk.controls import model_spec
 from sandbox_agent.frontends.sdk.settings import SdkSettings
-from sandbox_agent.policy.importing import Imported, Taken, as_rule, settings_in
+from sandbox_agent.policy.importing import NO_SUCH_TOOL, Imported, Taken, as_rule, settings_in
 from sandbox_agent.types import JsonObject, Mode, Verdict
 
 _EDIT_TOOLS = ("Edit", "Write", "NotebookEdit", "MultiEdit")
@@ -159,6 +159,9 @@ def _rules(flags: Mapping[str, Any], notes: list[str]) -> tuple[list[str], list[
             allow, deny = [*found.rules["allow"], *allow], [*found.rules["deny"], *deny]
             mode = mode or found.mode
             notes += found.notes
+    for one in deny:
+        if one.rule is None and one.note != NO_SUCH_TOOL:
+            raise click.UsageError(f"the rule {one.entry!r} was to deny something and cannot be had: {one.note}")
     notes += [f"the rule {one.entry!r} is left out: {one.note}" for one in (*allow, *deny) if one.rule is None]
     return _usable(allow), _usable(deny), mode
 

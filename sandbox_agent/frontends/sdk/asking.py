@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
-from sandbox_agent.engine.steering import set_mode
 from sandbox_agent.errors import PolicyError
-from sandbox_agent.events import Notice
+from sandbox_agent.frontends.sdk import updates
 from sandbox_agent.frontends.sdk.wire import NoAnswerError, Wire
-from sandbox_agent.policy.importing import as_rule
-from sandbox_agent.types import JsonObject, Mode, Verdict
+from sandbox_agent.types import JsonObject
 
 
 @dataclass(slots=True)
@@ -47,37 +46,19 @@ class Callback:
         updated = answer.get("updatedInput")
         if updated is not None and not isinstance(updated, dict):
             return ApprovalAnswer(False, reason="the program gave an updated input that is no object")
-        updates = answer.get("updatedPermissions")
-        for update in updates if isinstance(updates, list) else ():
-            self._update(update)
+        if self.session is not None:
+            try:
+                updates.take(self.session, answer.get("updatedPermissions"))
+            except PolicyError as exc:
+                return ApprovalAnswer(False, reason=str(exc))
         self.consented = True
         # It always comes; what is as it was shown is no other input.
-        return ApprovalAnswer(True, updated_input=None if updated == question.input else updated)
+        return ApprovalAnswer(True, updated_input=None if _same(updated, question.input) else updated)
 
-    def _update(self, update: object) -> None:
-        """What the program wants to hold from now on. It holds for this session, wherever it was meant to be kept."""
-        session = self.session
-        if session is None or not isinstance(update, dict):
-            return
-        try:
-            match update.get("type"), update.get("behavior"):
-                case "setMode", _:
-                    set_mode(session, Mode(str(update.get("mode"))))
-                    return
-                case "addRules", "allow":
-                    for rule in update.get("rules") or ():
-                        taken = as_rule(_rule_text(rule), Verdict.ALLOW)
-                        if taken.rule is None:
-                            raise PolicyError(taken.note or "it is not known here")
-                        session.rights.policy = session.policy.with_allow(taken.rule)
-                    if update.get("destination") in (None, "session"):
-                        return
-                    text = "rules of the program hold for this session only; nothing is written to settings"
-                case kind, behavior:
-                    text = f"the program's update {kind} {behavior or ''}".rstrip() + " is not known here; left out"
-        except (PolicyError, ValueError) as exc:
-            text = f"a permission update of the program was left out: {exc}"
-        session.emit(Notice(level="warning", text=text))
+
+def _same(one: object, other: object) -> bool:
+    """As JSON: 1 and true are not."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _asked(question: ApprovalRequest) -> JsonObject:
@@ -101,10 +82,3 @@ def _asked(question: ApprovalRequest) -> JsonObject:
 def _rule_parts(rule: str) -> JsonObject:
     tool, bracket, inner = rule.partition("(")
     return {"toolName": tool, "ruleContent": inner.removesuffix(")")} if bracket else {"toolName": tool}
-
-
-def _rule_text(rule: object) -> str:
-    if not isinstance(rule, Mapping):
-        return ""
-    content = rule.get("ruleContent")
-    return f"{rule.get('toolName')}({content})" if content else str(rule.get("toolName"))

@@ -15,8 +15,9 @@ from typing import Any
 from sandbox_agent.engine.hook_answers import HookAnswer
 from sandbox_agent.engine.hooks import ProgramHook
 from sandbox_agent.engine.session import Session
-from sandbox_agent.errors import ConfigError
+from sandbox_agent.errors import ConfigError, PolicyError
 from sandbox_agent.events import Notice
+from sandbox_agent.frontends.sdk import updates
 from sandbox_agent.frontends.sdk.lines import Lines
 from sandbox_agent.frontends.sdk.wire import NoAnswerError, Wire
 from sandbox_agent.policy.hooks import DEFAULT_TIMEOUT_S, HookEvent
@@ -40,6 +41,9 @@ ASIDE = ("UserPromptSubmit", "SubagentStart", "SubagentStop")
 
 NEVER = ("PreCompact", "Notification")
 """Those that never come, which is said at the start."""
+
+CONSENTING = ("PreToolUse", "PermissionRequest")
+"""Those whose yes lets a call run."""
 
 _NAMES = re.compile(r"[A-Za-z0-9_|]+\Z")
 _VERDICTS = {"allow": Verdict.ALLOW, "ask": Verdict.ASK, "deny": Verdict.DENY}
@@ -154,7 +158,7 @@ class SdkHooks:
                 if hook.goes_on:
                     return None
                 raise
-            return self._answer(hook, answer)
+            return self._answer(hook, answer, about)
 
         return call
 
@@ -173,7 +177,7 @@ class SdkHooks:
             request["tool_use_id"] = about["tool_use_id"]
         return await self._wire.ask(request, hook.timeout_s)
 
-    def _answer(self, hook: SdkHook, answer: JsonObject) -> HookAnswer | None:
+    def _answer(self, hook: SdkHook, answer: JsonObject, about: JsonObject) -> HookAnswer | None:
         if answer.get("async") is True:
             return None
         specific = answer.get("hookSpecificOutput")
@@ -183,7 +187,7 @@ class SdkHooks:
         verdict = _VERDICTS.get(str(said.get("permissionDecision")))
         decision = said.get("decision")
         if hook.event == "PermissionRequest" and isinstance(decision, dict):
-            verdict, reason = _VERDICTS.get(str(decision.get("behavior"))), decision.get("message") or reason
+            verdict, reason = self._granted(decision, about, reason)
         if answer.get("decision") == "block":
             verdict = Verdict.DENY
         elif answer.get("decision") == "approve" and verdict is None:
@@ -193,7 +197,7 @@ class SdkHooks:
             if hook.event == "Stop":
                 return None
             verdict, reason = Verdict.DENY, self._lines.turn.stopped_by
-        self.consented = self.consented or (verdict is Verdict.ALLOW and hook.event != "Stop")
+        self.consented = self.consented or (verdict is Verdict.ALLOW and hook.event in CONSENTING)
         updated = said.get("updatedInput") if hook.event == "PreToolUse" else None
         context = (
             said.get("additionalContext") if hook.event not in ("Stop", "SessionEnd", "PermissionRequest") else None
@@ -204,6 +208,19 @@ class SdkHooks:
             updated if isinstance(updated, dict) else None,
             context if isinstance(context, str) and context else None,
         )
+
+    def _granted(self, decision: JsonObject, about: JsonObject, reason: object) -> tuple[Verdict | None, object]:
+        """What a hook on a question decided, and why. It stands for the callback, but for another input: that is for
+        PreToolUse, which is judged."""
+        verdict = _VERDICTS.get(str(decision.get("behavior")))
+        if verdict is Verdict.ALLOW and decision.get("updatedInput") not in (None, about.get("tool_input")):
+            return Verdict.DENY, "the hook gave another input, which only a PreToolUse hook can do here"
+        if verdict is Verdict.ALLOW and self.session is not None:
+            try:
+                updates.take(self.session, decision.get("updatedPermissions"))
+            except PolicyError as exc:
+                return Verdict.DENY, str(exc)
+        return verdict, decision.get("message") or reason
 
     def _tell(self, answer: JsonObject, said: JsonObject) -> None:
         if self.session is None:

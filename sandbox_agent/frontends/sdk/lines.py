@@ -20,7 +20,6 @@ from sandbox_agent.events import (
     RequestStarted,
     RunFinished,
     SessionStarted,
-    ToolStarted,
 )
 from sandbox_agent.frontends.sdk.partial import Partial
 from sandbox_agent.frontends.stream_json import StreamJson
@@ -78,6 +77,7 @@ class Turn:
     asked_s: float | None = None
     api_s: float = 0.0
     in_tools: bool = False
+    """Whether the last answer is complete and made calls: these are judged, or run."""
     stop_reason: str | None = None
     limit: LimitReached | None = None
     finished: RunFinished | None = None
@@ -170,9 +170,8 @@ class Lines:
                 turn.asked_s, turn.in_tools = time.monotonic(), False
             case AssistantMessage():
                 turn.stop_reason = event.stop_reason
+                turn.in_tools = any(block.get("type") == "tool_use" for block in event.content)
                 turn.api_s += time.monotonic() - (turn.asked_s or time.monotonic())
-            case ToolStarted():
-                turn.in_tools = True
             case LimitReached():
                 turn.limit = event
             case RunFinished():

@@ -5,6 +5,7 @@ Nothing here ever blocks: a program that reads slowly, or not at all, must not k
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -89,8 +90,7 @@ class Wire:
     async def _write(self, data: bytes) -> None:
         place = 0
         while place < len(data):
-            if not _is_file(self._write_fd):
-                await anyio.wait_writable(self._write_fd)
+            await _until(anyio.wait_writable, self._write_fd)
             place += os.write(self._write_fd, data[place : place + PIECE_BYTES])
 
     async def written(self) -> None:
@@ -121,8 +121,7 @@ class Wire:
     async def _input(self) -> AsyncIterator[bytes]:
         rest = b""
         while True:
-            if not _is_file(self._read_fd):
-                await anyio.wait_readable(self._read_fd)
+            await _until(anyio.wait_readable, self._read_fd)
             data = os.read(self._read_fd, _READ_BYTES)
             if not data:
                 break
@@ -233,6 +232,8 @@ def _frame(line: bytes) -> JsonObject | None:
     return frame
 
 
-def _is_file(fd: int) -> bool:
-    """Whether it is one that cannot be waited for, and never blocks."""
-    return stat.S_ISREG(os.fstat(fd).st_mode)
+async def _until(ready: Callable[[int], Awaitable[None]], fd: int) -> None:
+    """Wait for a stream that can be waited for. Files and devices such as /dev/null cannot, and never block."""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        with contextlib.suppress(PermissionError):
+            await ready(fd)
