@@ -254,5 +254,7 @@ def _effects(event: CallEffects) -> JsonObject:
         "oom_killed": event.oom_killed,
         "cpu_s": event.cpu_s,
         "max_rss_bytes": event.max_rss_bytes,
+        "sent_bytes": event.sent_bytes,
+        "received_bytes": event.received_bytes,
         "contradictions": list(event.contradictions),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import count
 
 import pytest
@@ -22,6 +22,7 @@ USAGE = {
     "output_tokens": 30,
     "cache_creation_input_tokens": 0,
     "cache_read_input_tokens": 80,
+    "cache_creation_1h_input_tokens": 0,
 }
 DENIALS = [
     {
@@ -137,6 +138,7 @@ def expected_lines() -> list[JsonObject]:
                 "output_tokens": 5,
                 "cache_creation_input_tokens": 0,
                 "cache_read_input_tokens": 0,
+                "cache_creation_1h_input_tokens": 0,
             },
         }
         return line(number, "assistant", message=message, parent_tool_use_id=None)
@@ -324,9 +326,11 @@ def test_a_call_that_did_other_than_it_declared_is_in_the_result() -> None:
 
 def test_what_a_call_did_is_a_line_of_the_stream() -> None:
     """Of every call, as plain JSON."""
-    [line] = [one for one in StreamJson(new_id=lambda: "u").lines(EFFECTS)]
-    told = {key: line[key] for key in ("type", "subtype", "tool_use_id", "changed", "duration_ms", "hosts", "cpu_s")}
-    assert told == {
+    sent = replace(EFFECTS, sent_bytes=900, received_bytes=81_000)
+    [line] = [one for one in StreamJson(new_id=lambda: "u").lines(sent)]
+    used = ("cpu_s", "max_rss_bytes", "sent_bytes", "received_bytes")
+    names = ("type", "subtype", "tool_use_id", "changed", "duration_ms", "hosts", *used)
+    assert {key: line[key] for key in names} == {
         "type": "system",
         "subtype": "call_effects",
         "tool_use_id": "t2",
@@ -334,7 +338,12 @@ def test_what_a_call_did_is_a_line_of_the_stream() -> None:
         "duration_ms": 250,
         "hosts": [],
         "cpu_s": 0.5,
+        "max_rss_bytes": EFFECTS.max_rss_bytes,
+        "sent_bytes": 900,
+        "received_bytes": 81_000,
     }
+    told = {one.name for one in fields(CallEffects)} - {"agent_id", "parent_id", "call_id", "tool", "duration_s"}
+    assert told <= line.keys()
 
 
 def test_a_change_of_the_mode_is_a_line() -> None:
