@@ -59,8 +59,6 @@ def run_task(
             config_of(**options), task, count=repeat, at_once=jobs or 1, as_json=output == "json"
         )
         return many
-    if options.get("record") is not None and options.get("answer_schema") is not None:
-        raise ConfigError("--record and --json-schema exclude each other")
     wanted = output or ("text" if headless else None)
     apply = apply or ("never" if wanted else "ask")
     config = config_of(**options)

@@ -48,7 +48,8 @@ def replay(file: Path, *, frozen: bool, workspace: Path | None, network: bool, a
     except ReplayMismatchError as fault:
         return _report(printer, fault, {"file": str(file), "frozen": frozen}, as_json=as_json)
     with _folder(bundle, workspace, frozen=frozen) as folder:
-        config = RunConfig(workspace=folder, model=replaying.model(None).name)
+        schema = bundle.lock.get("answer_schema")
+        config = RunConfig(workspace=folder, model=replaying.model(None).name, answer_schema=schema)
         view = ConsoleView(printer, verbose=True) if verbose else None
         screen = Screen(None, view, printer, None)
         job = Job(config, replaying.task, "never", screen, RunSummary(), Stop(), verbose)

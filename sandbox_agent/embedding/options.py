@@ -81,10 +81,6 @@ def config_of(options: Options) -> RunConfig:
     for name in ("allow", "deny", "checks", "check_files"):
         if isinstance(options.get(name), str):
             raise ConfigError(f"{name} is a list, not one text")
-    if options.get("record") is not None and options.get("answer_schema") is not None:
-        raise ConfigError(
-            "record and answer_schema: a run with a structured answer cannot be recorded yet; leave one out"
-        )
     policy, mode = options.get("policy"), options.get("mode")
     try:
         chosen = Mode(mode) if mode is not None else None

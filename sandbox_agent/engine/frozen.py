@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from sandbox_agent import registry
-from sandbox_agent.engine import offered
+from sandbox_agent.engine import offered, session_hooks
 from sandbox_agent.engine.child import with_types
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.own_tools import pool_of
@@ -41,11 +41,13 @@ async def open_frozen(replay: Replaying) -> AsyncIterator[Session]:
     """A session that replays a bundle without an engine.
 
     Raises:
-        ReplayMismatchError: something in the lock cannot be used.
+        ReplayMismatchError, ConfigError: something in the lock cannot be used.
     """
     lock = replay.bundle.lock
     host = str(lock["workspace_host"])
     sandbox = NoSandbox(lock)
+    schema = lock.get("answer_schema")
+    answer = registry.load("engine", "structured").StructuredAnswer(schema) if schema is not None else None
     with tempfile.TemporaryDirectory(prefix="sandbox-agent-replay-") as name:
         folder = Path(name)
         tape = TapeWriter(folder / EVENTS_FILE)
@@ -57,7 +59,7 @@ async def open_frozen(replay: Replaying) -> AsyncIterator[Session]:
                     model=replay.model(None),
                     sandbox=sandbox,
                     workspace=NoWorkspace(Path(host)),
-                    pool=with_types(pool_of(replay.policy, ()), replay.types),
+                    pool=with_types(pool_of(replay.policy, (answer.tool,) if answer else ()), replay.types),
                     rights=Rights(replay.policy),
                     mode=replay.policy.mode,
                     limits=replay.policy.limits,
@@ -76,6 +78,9 @@ async def open_frozen(replay: Replaying) -> AsyncIterator[Session]:
                 offered.attach(session, ask=replay.ask if lock["ask"] else None, opens=opens, planned=False)
                 Team(replay.types, replay.policy.limits, session.jobs).attach(session)
                 session.pool = _with_servers(session.pool, lock)
+                if answer is not None:
+                    session.answer = answer
+                    session_hooks.attach(session, (answer.hook,))
                 yield session
                 await session.jobs.close()
                 tasks.cancel_scope.cancel()

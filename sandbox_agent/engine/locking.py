@@ -95,6 +95,7 @@ def lock_of(
         "types": _types().dump_python(dict(types), mode="json"),
         "approver": approver,
         "ask": ask,
+        "answer_schema": config.answer_schema,
         "uid": os.getuid(),
         "deterministic": config.deterministic,
         "environment": environment_of(epoch) if config.deterministic else {},

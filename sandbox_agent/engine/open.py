@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -67,6 +67,9 @@ from sandbox_agent.tools.questions import Ask
 from sandbox_agent.workspaces.base import Workspace
 from sandbox_agent.workspaces.record import Record
 
+if TYPE_CHECKING:
+    from sandbox_agent.engine.structured import StructuredAnswer
+
 
 @asynccontextmanager
 async def open_session(
@@ -103,11 +106,10 @@ async def open_session(
             given = replay.model(caller) if replay is not None else caller
             loading = LoadingModel(_model(config) if given is None else lambda: given)
             tasks.start_soon(loading.load)
-            own = Own(approver, ask, hooks, tools, served, agents or {}, replay)
-            answer = None
+            answer: StructuredAnswer | None = None
             if config.answer_schema is not None:
                 answer = registry.load("engine", "structured").StructuredAnswer(config.answer_schema)
-                own = own._replace(hooks=(*hooks, answer.hook), tools=(*tools, answer.tool))
+            own = Own(approver, ask, hooks, tools, served, agents or {}, replay, answer)
             session = await _open(config, own, tasks, called=caller is not None)
             session.answer = answer
             try:
@@ -146,12 +148,21 @@ class Own(NamedTuple):
     served: Sequence[Tool]
     agents: Mapping[str, AgentType]
     replay: Replaying | None
+    answer: StructuredAnswer | None
+
+    @property
+    def all_hooks(self) -> Sequence[ProgramHook]:
+        return self.hooks if self.answer is None else (*self.hooks, self.answer.hook)
+
+    @property
+    def all_tools(self) -> Sequence[Tool]:
+        return self.tools if self.answer is None else (*self.tools, self.answer.tool)
 
     def types(self, workspace: Path) -> Mapping[str, AgentType]:
         """Of sub-agents, those of the program before others."""
         if self.replay is not None:
             return self.replay.types
-        return {**load_agent_types(config_dir() / AGENT_TYPES, names_of(self.tools), workspace), **self.agents}
+        return {**load_agent_types(config_dir() / AGENT_TYPES, names_of(self.all_tools), workspace), **self.agents}
 
 
 async def _open(config: RunConfig, own: Own, tasks: TaskGroup, *, called: bool) -> Session:
@@ -166,7 +177,7 @@ async def _open(config: RunConfig, own: Own, tasks: TaskGroup, *, called: bool) 
         else (config.model, config.fallback_model, *(kind.model for kind in types.values()))
     )
     await anyio.to_thread.run_sync(Budget(policy.limits, Prices(policy.prices)).check, models)
-    pool = with_types(pool_of(policy, own.tools, own.served), types)
+    pool = with_types(pool_of(policy, own.all_tools, own.served), types)
     # Of a bundle, which comes from anywhere, nothing is filled in from the person's environment.
     servers = policy.servers
     if own.replay is None:
@@ -217,7 +228,7 @@ async def _open(config: RunConfig, own: Own, tasks: TaskGroup, *, called: bool) 
     Team(types, policy.limits, session.jobs, *((past.agents, past.jobs) if past is not None else ())).attach(session)
     _begin(session, config, settings, past, placement, named(servers))
     start_servers(session, servers, Ground(sandbox, spec, settings, endpoint, folder, os.environ))
-    session_hooks.attach(session, own.hooks)
+    session_hooks.attach(session, own.all_hooks)
     await project_instructions.attach(session, fresh=past is None)
     session.before_end = partial(_before_end, session)
     _bound_disk(session, folder, settings)

@@ -40,7 +40,7 @@ from sandbox_agent.types import JsonObject, ToolResult
 PATIENCE_S = 120.0
 """For what the recording has and the replay does not get to: another agent's turn, a message of a job."""
 
-RUN_ALL_THE_SAME = frozenset({"Task", "SendMessage", "TodoWrite", "EnterPlanMode", "ExitPlanMode"})
+RUN_ALL_THE_SAME = frozenset({"Task", "SendMessage", "TodoWrite", "EnterPlanMode", "ExitPlanMode", "StructuredOutput"})
 """Tools that are the engine's own doing: they run in a frozen replay, too."""
 
 ANSWERED_ALWAYS = frozenset({"AskUserQuestion"})

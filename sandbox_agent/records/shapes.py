@@ -51,6 +51,7 @@ class _Lock(_Shape):
     types: dict[str, Any]
     approver: bool
     ask: bool
+    answer_schema: dict[str, Any] | None = None
     environment: dict[str, str]
     not_pinned: list[str]
     recorded_unix_s: int

@@ -13,7 +13,7 @@ import anyio
 from engine_session import make_session, play, strict
 
 from sandbox_agent.config import RunConfig
-from sandbox_agent.engine import offered
+from sandbox_agent.engine import offered, session_hooks
 from sandbox_agent.engine.agent_types import load_agent_types
 from sandbox_agent.engine.child import with_types
 from sandbox_agent.engine.frozen import open_frozen
@@ -23,6 +23,7 @@ from sandbox_agent.engine.own_tools import names_of, pool_of
 from sandbox_agent.engine.recording import Recording
 from sandbox_agent.engine.replaying import Replaying
 from sandbox_agent.engine.session import Session
+from sandbox_agent.engine.structured import StructuredAnswer
 from sandbox_agent.engine.subagents import Team
 from sandbox_agent.events import Event, RunFinished, SessionStarted
 from sandbox_agent.models.script_file import Script
@@ -59,21 +60,26 @@ async def record(
     sandbox: FakeSandbox | None = None,
     prepare: Callable[[Session], None] | None = None,
     agents: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    schema: dict[str, Any] | None = None,
 ) -> Path:
-    """Record a run of these turns, and of these of sub-agents; returns the bundle."""
+    """Record a run of these turns, and of these of sub-agents, with an answer of a form; returns the bundle."""
     policy = policy or load_policy(None, allow=ALLOW)
     types = load_agent_types(folder / "none", names_of(()), folder)
     file = folder / "run.bundle"
     state = folder / "state"
     state.mkdir()
-    config = RunConfig(workspace=folder, model="script:test")
+    config = RunConfig(workspace=folder, model="script:test", answer_schema=schema)
+    answer = StructuredAnswer(schema) if schema is not None else None
     lock = lock_of(config, policy, types, (), approver=False, ask=False, hooks=False, tools=False)
     recording = Recording(file, lock)
     box = sandbox or FakeSandbox({"/workspace/a.txt": b"one\n"})
     async with make_session(turns, state, policy=policy, sandbox=box) as session:
-        session.pool = with_types(pool_of(policy, ()), types)
+        session.pool = with_types(pool_of(policy, (answer.tool,) if answer else ()), types)
         offered.attach(session, ask=None, opens=None, planned=False)
         Team(types, policy.limits, session.jobs).attach(session)
+        if answer is not None:
+            session.answer = answer
+            session_hooks.attach(session, (answer.hook,))
         session.ctx.by_name = True
         session.proof = recording
         if agents:

@@ -189,7 +189,6 @@ def test_a_rule_hides_an_own_tool_and_what_is_left_is_named() -> None:
         ({"mode": "yolo"}, ConfigError, "mode 'yolo': one of default, acceptEdits, "),
         ({"allow": "Bash"}, ConfigError, "allow is a list, not one text"),
         ({"apply": "maybe"}, ValueError, 'apply is "never" or "always", not \'maybe\''),
-        ({"record": "r", "answer_schema": {}}, ConfigError, "record and answer_schema: a run with a structured answer"),
         ({"task": " "}, ValueError, "the task is empty"),
     ],
 )

@@ -41,6 +41,40 @@ async def test_a_frozen_replay_agrees_and_opens_no_socket(file: Path, monkeypatc
     assert replaying.tape.left() is None
 
 
+SCHEMA = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [
+            {"text": "It is three."},
+            {"tools": [use("StructuredOutput", sum="three")]},
+            {"tools": [use("StructuredOutput", sum=3)]},
+            {"text": "Done."},
+        ],
+        [{"text": f"No {number}."} for number in range(5)],
+    ],
+    ids=["given at last", "never given"],
+)
+async def test_an_answer_of_a_form_is_asked_for_and_taken_as_it_was(turns: Any, tmp_path: Path) -> None:
+    """The reminders, an answer that does not fit, and the one that does; or none, and the run has failed."""
+    file = await record(turns, tmp_path, schema=SCHEMA)
+    replaying, events = await replay(file)
+    words = str([getattr(event, "content", "") for event in events])
+
+    assert (replaying.fault, replaying.agreed) == (None, True)
+    assert events[-1].status == ("done" if len(turns) == 4 else "failed")  # type: ignore[attr-defined]
+    assert ("This does not fit: sum" in words) == (len(turns) == 4)
+
+    def other_form(lock: dict[str, Any], _: Any) -> None:
+        lock["answer_schema"] = {**SCHEMA, "required": ["sum", "more"]}
+
+    differs, _ = await replay(forged(file, other_form))
+    assert differs.fault is not None
+    assert differs.fault.what == "the tools"
+
+
 def test_a_frozen_replay_needs_no_engine_and_no_client_of_one(tmp_path: Path) -> None:
     """In a process that may neither open a socket nor import what could talk to an engine."""
     made = f"import anyio, sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
