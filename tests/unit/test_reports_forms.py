@@ -110,6 +110,35 @@ def test_a_task_is_a_case(status: str, tag: str | None) -> None:
     assert (suites.get("failures"), suites.get("errors")) == (str(int(tag == "failure")), str(int(tag == "error")))
 
 
+JUNIT: dict[str, tuple[set[str], set[str], set[str]]] = {
+    "testsuites": (set(), {"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
+    "testsuite": ({"name", "tests", "failures", "errors"}, {"time", "timestamp", "skipped", "id"}, {"testcase"}),
+    "testcase": ({"name"}, {"time", "classname"}, {"skipped", "error", "failure", "system-out", "system-err"}),
+    "failure": (set(), {"type", "message"}, set()),
+    "error": (set(), {"type", "message"}, set()),
+    "system-out": (set(), set(), set()),
+}
+"""What the schema of the field (junit-10 of Jenkins) has of each element: attributes that must and that may be there,
+and what may be in it."""
+
+
+@pytest.mark.parametrize("events", [everything(), [], [STARTED], long_session(50), found(finding())])
+def test_junit_has_the_form_of_the_field(events: list[Event]) -> None:
+    """Element by element, with times as plain seconds and counts that are right; for a session in any state."""
+    root = ElementTree.fromstring(KINDS["junit"](story(events)))
+    assert root.tag == "testsuites"
+    for one in root.iter():
+        needed, more, inside = JUNIT[one.tag]
+        assert needed <= one.attrib.keys() <= needed | more
+        assert {child.tag for child in one} <= inside
+        assert not (one.text or "").strip() or not inside
+        assert re.fullmatch(r"\d+\.\d{3}", one.get("time", "0.000"))
+    for one in (root, *root):
+        cases = [*one.iter("testcase")]
+        counts = [len(cases), *(sum(case.find(tag) is not None for case in cases) for tag in ("failure", "error"))]
+        assert [one.get(name) for name in ("tests", "failures", "errors")] == list(map(str, counts))
+
+
 def test_each_check_is_a_case() -> None:
     """With what it said."""
     suites = ElementTree.fromstring(KINDS["junit"](story(everything())))
