@@ -6,6 +6,7 @@ way of every question; where nobody answers, the answer is no.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from sandbox_agent import registry
 from sandbox_agent.config import state_dir
 from sandbox_agent.engine.beside import Ground, OwnContainer
 from sandbox_agent.engine.elicit import elicited
+from sandbox_agent.engine.hook_process import host_environment
 from sandbox_agent.engine.session import ApprovalRequest, NobodyAnswersError, Session
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import McpServerChanged, Notice, ToolProgress, ToolsOffered
@@ -25,6 +27,7 @@ from sandbox_agent.events.redaction import Secret
 from sandbox_agent.policy.policy import Policy
 from sandbox_agent.policy.server_file import read_servers
 from sandbox_agent.policy.servers import McpServer, Place, with_environment
+from sandbox_agent.policy.trust import lies_in
 from sandbox_agent.sandboxes.base import Stream
 from sandbox_agent.tools.base import Tool
 from sandbox_agent.tools.pool import ToolPool, assemble_tool_pool
@@ -127,6 +130,14 @@ class Servers:
         if on_host:
             text = f"MCP servers that are in no container, but on this machine or behind a URL: {', '.join(on_host)}"
             self._session.emit(Notice(level="warning", text=text))
+        workspace = self._session.workspace.host
+        for one in self._servers:
+            if one.place is Place.HOST and (word := _from(workspace, one.command)) is not None:
+                text = (
+                    f"the MCP server {one.name} runs {word} on this machine, which lies in the folder that is worked "
+                    "on: whoever changes it there, changes what runs here"
+                )
+                self._session.emit(Notice(level="warning", text=text))
         self._session.tasks.start_soon(self._start)
 
     async def ready(self) -> None:
@@ -183,6 +194,7 @@ class Servers:
             self._fleet = module.Fleet(
                 self._servers,
                 self._openings,
+                host=self._host(),
                 pins=pins,
                 tell=self._tell,
                 progressed=self._progressed,
@@ -194,6 +206,15 @@ class Servers:
             self._renew()
         finally:
             self._started.set()
+
+    def _host(self) -> Any:
+        """What a server on this machine starts with: nothing that the agent could have written is found by it."""
+        workspace = self._session.workspace.host
+        home = Path.home()
+        env = host_environment(os.environ, workspace)
+        env |= {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
+        folder = Path("/") if lies_in(home, workspace) else home
+        return registry.load("mcp", "host").HostGround(env, folder)
 
     def _renew(self) -> None:
         session = self._session
@@ -266,6 +287,12 @@ class Servers:
 
 def _why(member: Any) -> str:
     return "" if member.connection.state.value == "connected" else str(member.connection.error)
+
+
+def _from(workspace: Path, command: Sequence[str]) -> str | None:
+    """The first word of a command that is a file of the workspace."""
+    paths = ((word, Path(word)) for word in command if word.startswith("/"))
+    return next((word for word, at in paths if lies_in(at, workspace) and at != workspace and not at.is_dir()), None)
 
 
 def _whole(server: McpServer) -> str:

@@ -6,7 +6,6 @@ A server that is slow, dead or wrong is told of and left out. One that changes i
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -15,13 +14,14 @@ from anyio.abc import TaskGroup
 
 from sandbox_agent.errors import ToolError
 from sandbox_agent.mcp.connection import Connection, Elicit
+from sandbox_agent.mcp.host import HostGround, HostProcess
 from sandbox_agent.mcp.http import open_url
 from sandbox_agent.mcp.member import Approve, Member, Told, Ways
 from sandbox_agent.mcp.pins import Pins
 from sandbox_agent.mcp.prompts import ServerPrompt, filled_in, prompts_of
 from sandbox_agent.mcp.resources import resource_tools
 from sandbox_agent.mcp.tools import Progressed
-from sandbox_agent.mcp.transport import HostProcess, Opening, Wire
+from sandbox_agent.mcp.transport import Opening, Wire
 from sandbox_agent.mcp.watched import Streams
 from sandbox_agent.policy.servers import McpServer, Place, Transport
 from sandbox_agent.tools.base import Tool
@@ -35,6 +35,7 @@ class Fleet:
         servers: Sequence[McpServer],
         openings: Mapping[str, Opening],
         *,
+        host: HostGround,
         pins: Pins,
         tell: Callable[[Told], None],
         progressed: Progressed,
@@ -42,8 +43,8 @@ class Fleet:
         elicit: Elicit | None,
         renew: Callable[[], None],
     ) -> None:
-        """`openings` start the programs of servers that do not run on this machine, by the server's name. `renew` is
-        called when `tools` gives others than before."""
+        """`openings` start the programs of servers that do not run on this machine, by the server's name; `host` is
+        what those find that do. `renew` is called when `tools` gives others than before."""
         for name in ("mcp.client", "mcp.shared", "client"):
             # The package tells of what servers do with tracebacks, which have URLs in them. We tell of it ourselves.
             logging.getLogger(name).addHandler(logging.NullHandler())
@@ -51,7 +52,7 @@ class Fleet:
         ways = Ways(pins, tell, progressed, approve, renew)
         self._members: dict[str, Member] = {}
         for server in servers:
-            streams, why_ended = _way(server, openings)
+            streams, why_ended = _way(server, openings, host)
             self._members[server.name] = Member(Connection(server, streams, why_ended, elicit), ways)
 
     async def start(self, tasks: TaskGroup) -> None:
@@ -106,10 +107,13 @@ class Fleet:
         return self._members
 
 
-def _way(server: McpServer, openings: Mapping[str, Opening]) -> tuple[Callable[[], Streams], Callable[[], str | None]]:
+def _way(
+    server: McpServer, openings: Mapping[str, Opening], host: HostGround
+) -> tuple[Callable[[], Streams], Callable[[], str | None]]:
     if server.transport is not Transport.STDIO:
         return partial(open_url, server), lambda: None
-    opening = openings[server.name] if server.place is not Place.HOST else partial(_on_host, server)
+    here = partial(HostProcess.start, server.command, host, server.env)
+    opening = openings[server.name] if server.place is not Place.HOST else here
     wires: list[Wire] = []
 
     def streams() -> Streams:
@@ -117,9 +121,3 @@ def _way(server: McpServer, openings: Mapping[str, Opening]) -> tuple[Callable[[
         return wires[0].open()
 
     return streams, lambda: wires[0].why_ended if wires else None
-
-
-async def _on_host(server: McpServer) -> HostProcess:
-    """Its program on this machine. Of our environment it gets no more than what finds programs and files."""
-    env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    return await HostProcess.start(server.command, {**env, **server.env})

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
-import subprocess
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import mcp_types
-from anyio.abc import Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
@@ -164,56 +160,3 @@ def _parsed(line: bytes) -> Any:
         raise ValueError("no object")
     whole = json.dumps(json.loads(line), ensure_ascii=False, allow_nan=False)
     return json.loads(whole.encode("utf-8", "replace"))
-
-
-class HostProcess:
-    """A program on this machine as a `Stream`. Its standard error goes nowhere; nothing of our environment comes to it
-    but PATH, HOME, LANG and what is given."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    @classmethod
-    async def start(cls, command: tuple[str, ...], env: dict[str, str]) -> HostProcess:
-        """Start it, in a process group of its own.
-
-        Raises:
-            OSError: it cannot be started.
-        """
-        process = await anyio.open_process(
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=env,
-            start_new_session=True,
-        )
-        return cls(process)
-
-    async def send(self, data: bytes) -> None:
-        assert self._process.stdin is not None
-        try:
-            await self._process.stdin.send(data)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as exc:
-            raise BrokenPipeError("the program reads no more") from exc
-
-    async def send_eof(self) -> None:
-        assert self._process.stdin is not None
-        await self._process.stdin.aclose()
-
-    async def receive(self) -> bytes:
-        assert self._process.stdout is not None
-        try:
-            return await self._process.stdout.receive()
-        except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
-            return b""
-
-    async def exit_code(self) -> int:
-        code = await self._process.wait()
-        return code if code >= 0 else 128 - code
-
-    async def aclose(self) -> None:
-        """Kill it with everything of its group."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        await self._process.aclose()

@@ -232,6 +232,8 @@ def _fault(
         return "a server behind a URL counts as one of this machine: write place: host"
     if (place is Place.HOST or transport is not Transport.STDIO) and not may_be_host:
         return f"it would run on this machine, or lie behind a URL; allow that in your policy: mcp: {{host: [{name}]}}"
+    if place is Place.HOST and "/" in (entry.command or "") and not (entry.command or "").startswith(("/", "${")):
+        return "on this machine its command is found by PATH, or is a whole path that begins with /"
     if place is not Place.OWN and (entry.image or entry.allow_hosts or entry.workspace != "none"):
         return "image, allow_hosts and workspace are of a server with place: own"
     if place in (Place.SESSION, None):

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 
 from sandbox_agent.mcp.fleet import Fleet
+from sandbox_agent.mcp.host import HostGround
 from sandbox_agent.mcp.member import Told
 from sandbox_agent.mcp.pins import Pins
 from sandbox_agent.policy.servers import McpServer, Place, Transport
@@ -42,6 +43,7 @@ async def main(url: str) -> None:
         fleet = Fleet(
             [server],
             {},
+            host=HostGround({}, Path(folder)),
             pins=Pins(Path(folder)),
             tell=tell,
             progressed=lambda *told: print(told),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -195,11 +196,13 @@ def test_hostile_servers_cost_a_run_nothing_but_their_tools(program: Program) ->
     assert _left() == []
 
 
-def test_a_killed_run_leaves_no_container_of_a_server(program: Program) -> None:
-    """kill -9: the next reap finds the server's container as it finds the session's."""
+def test_a_killed_run_leaves_nothing_of_a_server(program: Program) -> None:
+    """kill -9: the next reap finds the server's container as it finds the session's; one on this machine is ended."""
     policy = program.home / "policy.yaml"
     program.home.mkdir(exist_ok=True)
-    policy.write_text(json.dumps({"extends": "default", "mcp": {"servers": {"apart": evil(place="own")}}}))
+    starts = program.home / "starts"
+    servers = {"apart": evil(place="own"), "here": evil("stays", f"STATE={starts}", place="host")}
+    policy.write_text(json.dumps({"extends": "default", "mcp": {"servers": servers}}))
     script = program.script([{"tools": [bash("sleep 300", timeout=400_000)]}])
     options = ("--policy", str(policy), "--allow", "Bash", "--model", script, "--output", "json", "-v")
     with program.start("run", *options, "x") as process:
@@ -207,8 +210,11 @@ def test_a_killed_run_leaves_no_container_of_a_server(program: Program) -> None:
         while b"* Bash sleep" not in (line := process.stderr.readline()):
             assert line, "it ended before the command began"
         there = _left()
+        here = os.pidfd_open(int(starts.read_text()))
         process.kill()
         process.communicate()
+    assert select.select([here], [], [], 20)[0], "the server on this machine goes on"
+    os.close(here)
 
     program.call("reap")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from anyio.abc import TaskGroup
 
 from sandbox_agent.errors import ToolError
 from sandbox_agent.mcp.fleet import Fleet
+from sandbox_agent.mcp.host import HostGround
 from sandbox_agent.mcp.member import Told
 from sandbox_agent.mcp.pins import Pins
 from sandbox_agent.policy.servers import McpServer, Place, Transport
@@ -103,6 +105,7 @@ async def fleet_of(
     fleet = Fleet(
         servers,
         {},
+        host=HostGround({name: os.environ[name] for name in ("PATH", "HOME")}, folder),
         pins=Pins(folder),
         tell=tell,
         progressed=progressed,

@@ -54,6 +54,7 @@ def test_a_file_of_other_programs_is_read_as_it_is(tmp_path: Path) -> None:
         ({"comand": "c"}, 4, "unknown key 'mcpServers.x.comand'; did you mean 'command'?"),
         ({"command": "c", "place": "sesion"}, 5, "not 'sesion'; did you mean 'session'?"),
         ({"command": "c", "env": {"API_KEY": "f00dfeed"}}, 3, "env: API_KEY cannot be given to it"),
+        ({"command": "./x", "place": "host"}, 3, "allow that in your policy"),
         ({"command": ""}, 4, "mcpServers.x.command"),
         ({"command": "c", "env": {"A B": "x"}}, 5, "'A B' is no name of a variable"),
         ({"command": "c", "env": {"A": "x\0"}}, 5, "NUL"),

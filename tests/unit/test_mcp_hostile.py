@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -402,24 +404,76 @@ async def test_a_list_that_cannot_be_looked_at_lets_no_tool_be_called(tmp_path: 
         assert "does not say any more what its tools are" in await ground.call()
 
 
-async def test_a_server_that_does_not_end_is_ended_with_its_children(tmp_path: Path) -> None:
-    """Its input closes and it stays, deaf to signals, with a child: all of its group is killed."""
+@pytest.mark.parametrize(
+    "modes", [("stays", "child"), ("stays", "child", "daemon"), ("die_after=1", "child", "daemon")]
+)
+async def test_a_server_is_ended_with_its_children(tmp_path: Path, modes: tuple[str, ...]) -> None:
+    """Its input closes and it stays, deaf to signals, with a child, in its group or out of it; or it dies itself."""
     state = tmp_path / "state"
 
-    async with fleet_of([hostile("stays", "child", f"STATE={state}")], tmp_path) as ground:
+    async with fleet_of([hostile(*modes, f"STATE={state}")], tmp_path) as ground:
         await ground.call()
         (pid,) = _pids(state)
-        group = [int(one.name) for one in Path("/proc").glob("[0-9]*") if _group(one) == pid]
-        assert len(group) == 2
+        family = [pid, *_children(pid)]
+        assert len(family) == 2
+        if "stays" not in modes:
+            assert "exit code 4" in await ground.call()
 
-    assert not any(_lives(pid) for pid in group)
+    assert not any(_lives(pid) for pid in family)
 
 
-def _group(process: Path) -> int | None:
-    try:
-        return os.getpgid(int(process.name))
-    except (ProcessLookupError, PermissionError):
-        return None
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+ENGINE = """
+import anyio, json, sys
+from pathlib import Path
+from sandbox_agent.mcp.host import HostGround, HostProcess
+
+async def main():
+    one = await HostProcess.start(sys.argv[2:], HostGround({}, Path(sys.argv[1])), {})
+    for method in ("initialize", "tools/call"):
+        await one.send(json.dumps({"id": 1, "method": method}).encode() + b"\\n")
+        if method == "initialize":
+            await one.receive()
+    print("it hangs", flush=True)
+    await anyio.sleep_forever()
+
+anyio.run(main)
+"""
+
+
+async def test_nothing_of_a_server_outlives_an_engine_that_is_killed(tmp_path: Path) -> None:
+    """It hangs and reads no more, so that it does not see the end of its input: its guard ends it."""
+    state = tmp_path / "state"
+    server = hostile("hang_in_call", f"STATE={state}")
+    words = [sys.executable, "-c", ENGINE, str(tmp_path), *server.command]
+    async with await anyio.open_process(words, stderr=None) as engine:
+        assert engine.stdout is not None
+        with anyio.fail_after(30):
+            assert b"it hangs" in await engine.stdout.receive()
+            (pid,) = _pids(state)
+            watched = os.pidfd_open(pid)
+            engine.kill()
+            await anyio.wait_readable(watched)  # once it has ended
+            os.close(watched)
+
+
+@pytest.mark.parametrize(("command", "said"), [("/nowhere/server", "no such program"), ("/etc", "cannot be run")])
+async def test_a_program_that_cannot_be_started_is_said(tmp_path: Path, command: str, said: str) -> None:
+    """As in a container."""
+    async with fleet_of([replace(hostile(), command=(command,))], tmp_path) as ground:
+        assert said in ground.told[0].error
+
+
+async def test_a_server_of_this_machine_starts_where_the_agent_writes_nothing(tmp_path: Path) -> None:
+    """Python and Node look for parts of a program where it starts: that is not the folder we were started in."""
+    state = tmp_path / "state"
+
+    async with fleet_of([hostile(f"STATE={state}")], tmp_path):
+        (pid,) = _pids(state)
+        assert os.readlink(f"/proc/{pid}/cwd") == str(tmp_path)
 
 
 async def test_nothing_of_our_environment_comes_to_a_server_of_this_machine(
@@ -432,7 +486,7 @@ async def test_nothing_of_our_environment_comes_to_a_server_of_this_machine(
     async with fleet_of([hostile(f"STATE={state}", env={"GIVEN": "1"})], tmp_path):
         (pid,) = _pids(state)
         names = {one.partition(b"=")[0] for one in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if one}
-        assert names <= {b"PATH", b"HOME", b"LANG", b"TMPDIR", b"GIVEN"}
+        assert names <= {b"PATH", b"HOME", b"LANG", b"TMPDIR", b"GIVEN", b"SANDBOX_AGENT_MCP", b"LC_CTYPE"}
         assert b"GIVEN" in names
 
 

@@ -180,6 +180,24 @@ async def test_who_is_waited_for_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     assert "waiting for the MCP servers: evil" in said
 
 
+async def test_a_program_of_the_workspace_on_this_machine_is_warned_of(tmp_path: Path) -> None:
+    """The folder itself may be named, as what the server works on; others are shown whole, and that is all."""
+    async with make_session([DONE], tmp_path, tools=[make_tool("Own")]) as session:
+        inside = session.workspace.host / "server.py"
+        servers = [replace(hostile(name="bad"), command=("/nowhere/python3", str(inside)))]
+        servers.append(replace(hostile(name="good"), command=("/nowhere/server", str(session.workspace.host))))
+        with session.listen() as events:
+            start_servers(session, servers, NO_GROUND)
+            await _closed(session)
+            notices = []
+            while events.statistics().current_buffer_used:
+                notices.append(events.receive_nowait())
+    told = [event.text for event in of(notices, Notice)]
+    assert f"bad (/nowhere/python3 {inside}), good (/nowhere/server " in told[0]
+    (warned,) = [text for text in told[1:] if "lies in the folder that is worked on" in text]
+    assert warned.startswith(f"the MCP server bad runs {inside} on this machine, ")
+
+
 async def test_a_run_that_waits_for_servers_can_be_interrupted(tmp_path: Path) -> None:
     """At once, and everything of theirs ends with it."""
     (tmp_path / "session").mkdir()
