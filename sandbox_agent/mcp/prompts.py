@@ -13,7 +13,7 @@ import mcp_types
 
 from sandbox_agent.mcp.connection import Connection
 from sandbox_agent.mcp.names import tool_name
-from sandbox_agent.mcp.results import clean, text_of
+from sandbox_agent.mcp.results import clean, contents_of
 
 MAX_PROMPTS = 200
 MAX_PROMPT_CHARS = 100_000
@@ -92,7 +92,8 @@ def _said(content: Any) -> str:
         case mcp_types.TextContent(text=text):
             return clean(text)
         case mcp_types.EmbeddedResource(resource=resource):
-            return str(text_of([resource]).content)
+            found = contents_of([resource]).content
+            return found if isinstance(found, str) else "(a picture; it cannot be given as text)"
         case mcp_types.ResourceLink(uri=uri, name=name):
             return clean(f"(resource {name}: {uri})")
         case _:

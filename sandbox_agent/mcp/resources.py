@@ -9,7 +9,7 @@ from pydantic import Field
 
 from sandbox_agent.errors import ToolError
 from sandbox_agent.mcp.connection import MAX_RESOURCES, Connection
-from sandbox_agent.mcp.results import clean, text_of
+from sandbox_agent.mcp.results import clean, contents_of
 from sandbox_agent.mcp.tools import shortened
 from sandbox_agent.prompts import prompt
 from sandbox_agent.tools.base import Tool, ToolContext, ToolInput, build_tool
@@ -56,7 +56,7 @@ def resource_tools(connections: Sequence[Connection]) -> tuple[Tool, ...]:
         server = connection.server
         uri = clean(value.uri)
         answer = await connection.ask(lambda client: client.read_resource(uri), server.call_timeout_s)
-        return await shortened(text_of(answer.contents), server, ctx)
+        return await shortened(contents_of(answer.contents), server, ctx)
 
     return (
         build_tool(

@@ -8,7 +8,7 @@ from typing import Any
 import mcp_types
 import pytest
 
-from sandbox_agent.mcp.results import MAX_BLOCKS, MAX_PICTURES, clean, result_of, text_of
+from sandbox_agent.mcp.results import MAX_BLOCKS, MAX_PICTURES, clean, contents_of, result_of
 from sandbox_agent.testing.api_rules import check_request
 from sandbox_agent.types import ToolResult
 
@@ -25,6 +25,13 @@ def text(words: str) -> mcp_types.TextContent:
 
 def picture(data: str = PNG, kind: str = "image/png") -> mcp_types.ImageContent:
     return mcp_types.ImageContent(data=data, mime_type=kind)
+
+
+def blob(data: bytes, kind: str) -> mcp_types.EmbeddedResource:
+    encoded = base64.b64encode(data).decode()
+    return mcp_types.EmbeddedResource(
+        resource=mcp_types.BlobResourceContents(uri="x://1", blob=encoded, mime_type=kind)
+    )
 
 
 def made(*blocks: Any, **more: Any) -> ToolResult:
@@ -63,6 +70,10 @@ def made(*blocks: Any, **more: Any) -> ToolResult:
             [mcp_types.EmbeddedResource(resource=mcp_types.BlobResourceContents(uri="x://1", blob="AAAA"))],
             "(x://1: of no stated kind, 3 bytes; it cannot be shown)",
         ),
+        ([blob(b"a\x1b\n", "text/plain")], "a\ufffd\n"),
+        ([blob(b'{"a": 1}', "application/json; charset=utf-8")], '{"a": 1}'),
+        ([blob(b"\xff", "text/plain")], "(x://1: text/plain, 3 bytes; it is damaged, or not UTF-8)"),
+        ([blob(b"PDF", "image/png")], "(x://1: image/png, 3 bytes; it cannot be shown)"),
     ],
 )
 def test_every_kind_of_part_is_something_to_read(blocks: list[Any], content: str) -> None:
@@ -77,6 +88,19 @@ def test_a_picture_is_what_is_in_it_and_not_what_it_is_said_to_be() -> None:
     assert [block["type"] for block in result.content if isinstance(block, dict)] == ["text", "image", "text"]
     assert isinstance(result.content, tuple)
     assert result.content[1]["source"]["media_type"] == "image/png"
+
+
+def test_a_picture_that_a_resource_holds_is_shown() -> None:
+    """As one of a result is, beside its texts."""
+    held = [
+        mcp_types.TextResourceContents(uri="x://1", text="see"),
+        mcp_types.BlobResourceContents(uri="x://2", blob=PNG, mime_type="image/png"),
+    ]
+
+    content = contents_of(held).content
+
+    assert [block["type"] for block in content if isinstance(block, dict)] == ["text", "image"]
+    assert contents_of(held[:1]).content == "see"
 
 
 def test_parts_and_pictures_are_bounded() -> None:
@@ -102,9 +126,10 @@ def test_an_error_says_something_and_is_one() -> None:
     """Also where the server says nothing."""
     assert made(is_error=True) == ToolResult("(the tool gave nothing)", is_error=True)
     assert made(text("no"), is_error=True).is_error
+    assert made(text("no"), picture(), is_error=True).content == "no\n(a picture, which an error cannot have)"
 
 
 def test_halves_of_surrogate_pairs_are_taken_out() -> None:
     """They cannot be written anywhere."""
     assert clean("a\ud83d b") == "a? b"
-    assert text_of([]).content == "(the resource is empty)"
+    assert contents_of([]).content == "(the resource is empty)"
