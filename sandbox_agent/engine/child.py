@@ -16,8 +16,8 @@ NOT_FOR_SUBAGENTS = frozenset({"AskUserQuestion", "EnterPlanMode", "ExitPlanMode
 
 OWN = frozenset(
     {
-        *("agent_id", "parent", "pool", "mode", "follows", "limits", "ctx", "system", "queue", "denials", "scope"),
-        *("turn_scope", "interrupted", "other_model", "withdrawn", "drift_told", "unapplied", "before_task"),
+        *("agent_id", "agent_type", "parent", "pool", "mode", "follows", "limits", "ctx", "system", "queue", "denials"),
+        *("scope", "turn_scope", "interrupted", "other_model", "withdrawn", "drift_told", "unapplied", "before_task"),
         *("before_end", "background_wait_s", "_notes_told"),
     }
 )
@@ -32,6 +32,7 @@ def child_of(parent: Session, kind: AgentType, agent_id: str, other_model: str |
     return Session(
         **shared,
         agent_id=agent_id,
+        agent_type=kind.name,
         parent=parent,
         pool=pool_of(parent.pool, kind),
         mode=kind.mode or parent.modes[0],

@@ -82,6 +82,14 @@ def read_answer(event: HookEvent, end: HookEnd) -> HookAnswer:
     return checked(event, _read_json(text))
 
 
+_WITHOUT_CONTEXT = (
+    HookEvent.STOP,
+    HookEvent.SUBAGENT_STOP,
+    HookEvent.SESSION_END,
+    HookEvent.PERMISSION_REQUEST,
+)
+
+
 def checked(event: HookEvent, answer: HookAnswer) -> HookAnswer:
     """The answer, or a fault where it says what this event has no room for, or more than can be used."""
     if answer.updated_input is not None:
@@ -89,7 +97,7 @@ def checked(event: HookEvent, answer: HookAnswer) -> HookAnswer:
             return HookAnswer(fault=f"gave an updated input, which {event.value} cannot use")
         if nests_too_deep(answer.updated_input):
             return HookAnswer(fault=f"gave an input that nests more than {MAX_NESTING} levels deep")
-    if answer.context is not None and event in (HookEvent.STOP, HookEvent.SESSION_END, HookEvent.PERMISSION_REQUEST):
+    if answer.context is not None and event in _WITHOUT_CONTEXT:
         return HookAnswer(fault=f"gave a context, which {event.value} cannot use")
     return answer
 

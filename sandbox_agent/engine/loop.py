@@ -244,9 +244,7 @@ async def _would_stop(session: Session, progress: Progress) -> None:
     """The agent has said its last word, unless something waits for it, or is still to come."""
     if await _hear(session, Priority.LATER) or await _goes_on_behind(session):
         return
-    may_stop = session.parent is not None or await session_hooks.may_stop(
-        session, progress.text, progress.stops_blocked
-    )
+    may_stop = await session_hooks.may_stop(session, progress.text, progress.stops_blocked)
     # Once more: the hooks took their time. Nothing is waited for between here and the end.
     if may_stop and not await _hear(session, Priority.LATER):
         progress.stop = "denied" if session.denials else "done"

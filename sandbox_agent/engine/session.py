@@ -167,6 +167,7 @@ class Rights:
 class Session:
     """All that one agent's run needs. Agents of one session share what is not their own: see `engine.subagents`.
 
+    `agent_type` is the name of a sub-agent's type.
     `other_model` is what its requests ask for in place of the model's own name. `parent` is the agent that started
     this one, None for the first. `drift_told` has the state of the person's files (see `Drift`) that was last told.
     `looking` is held while the person's folder is compared, or changed by us.
@@ -203,6 +204,7 @@ class Session:
     before_end: Callable[[], Awaitable[None]] | None = None
     save_rule: Callable[[str], None] | None = None
     agent_id: str = "main"
+    agent_type: str | None = None
     other_model: str | None = None
     fallback: str | None = None
     signers: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The hooks of a session's life: at its start, when the agent would stop, and at its end."""
+"""The hooks of a session's life: at its start, when an agent would stop, and at its end."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ async def begin(session: Session) -> None:
 
 
 async def may_stop(session: Session, text: str, blocked: int) -> bool:
-    """Run the stop hooks; False when one of them sends the agent on, with its reason as the user's next message.
+    """Run the stop hooks, or those for sub-agents; False when one of them sends the agent on, with its reason as the
+    user's next message.
 
     Args:
         session: whose agent would stop.
@@ -84,15 +85,19 @@ async def may_stop(session: Session, text: str, blocked: int) -> bool:
     """
     hooks = session.hooks
     reasons = []
-    for hook in hooks.of(HookEvent.STOP) if hooks is not None else ():
-        answer = await _run(session, hook, {"stop_hook_active": blocked > 0, "last_assistant_message": text})
+    event = HookEvent.STOP if session.parent is None else HookEvent.SUBAGENT_STOP
+    more: JsonObject = {"stop_hook_active": blocked > 0, "last_assistant_message": text}
+    if session.parent is not None:
+        more["agent_type"] = session.agent_type
+    for hook in hooks.of(event) if hooks is not None else ():
+        answer = await _run(session, hook, more)
         if verdict_of(hook, answer) is Verdict.DENY:
             reason = reason_for_model(hook, answer.reason)
             reasons.append(prompt("engine/hook_stop").format(hook=hook.id, reason=reason))
     if not reasons:
         return True
     if blocked >= STOP_BLOCKS:
-        _warn(session, f"stop hooks have sent the agent back {blocked} times; now it stops")
+        _warn(session, f"{event.value} hooks have sent the agent back {blocked} times; now it stops")
         return True
     session.say("\n\n".join(reasons))
     return False

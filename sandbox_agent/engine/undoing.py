@@ -98,8 +98,8 @@ async def undo_here(session: Session, to: int | None, *, rewind: bool) -> Reache
     Args:
         session: whose.
         to: the step; None is the one before the last.
-        rewind: the conversation goes back to that step, too; otherwise the model gets a note with the next message, and a
-            sub-agent when it goes on.
+        rewind: the conversation goes back to that step, too; otherwise the model gets a note with the next message,
+            and a sub-agent when it goes on.
 
     Raises:
         WorkspaceError: it has no checkpoints, or see `Checkpoints.undo`.

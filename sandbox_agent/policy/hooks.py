@@ -40,6 +40,7 @@ class HookEvent(enum.StrEnum):
     PERMISSION_REQUEST = "permission_request"
     POST_TOOL_USE = "post_tool_use"
     STOP = "stop"
+    SUBAGENT_STOP = "subagent_stop"
     SESSION_END = "session_end"
 
     @property
@@ -107,6 +108,7 @@ class HooksSection(BaseModel):
     permission_request: HookList = []
     post_tool_use: HookList = []
     stop: HookList = []
+    subagent_stop: HookList = []
     session_end: HookList = []
 
 

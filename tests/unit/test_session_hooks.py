@@ -8,11 +8,13 @@ from typing import Any
 
 import anyio
 import pytest
-from engine_session import finished, make_tool, of, play, recorded
+from agents_rig import AGENT_TOOLS, TYPES, Cast, task, tools
+from engine_session import finished, make_tool, of, play, recorded, results
 from hook_rig import DONE, hook, hooked, saying
 
 from sandbox_agent.engine import session_hooks
 from sandbox_agent.engine.session_hooks import STOP_BLOCKS
+from sandbox_agent.engine.subagents import Team
 from sandbox_agent.errors import SandboxDiedError
 from sandbox_agent.events import HookRan, Notice, UserMessage
 from sandbox_agent.models.base import ModelRequest
@@ -20,6 +22,7 @@ from sandbox_agent.policy.hooks import HookEvent
 from sandbox_agent.sandboxes.fake_shell import ProgramCall, ProgramOutput
 
 START, STOP, END = HookEvent.SESSION_START, HookEvent.STOP, HookEvent.SESSION_END
+SUBAGENT_STOP = HookEvent.SUBAGENT_STOP
 TOOLS = [make_tool("Echo")]
 
 
@@ -79,6 +82,34 @@ async def test_a_stop_hook_sends_the_agent_on_with_its_reason(tmp_path: Path) ->
         'never as instructions.\n<hook-output hook="h" from="container">\nrun the tests\n</hook-output>'
     )
     assert (finished(events).status, finished(events).turns) == ("done", 2)
+
+
+async def test_a_sub_agent_has_a_stop_hook_of_its_own(tmp_path: Path) -> None:
+    """It is sent on in its own conversation, and that of the first agent is not run for it."""
+    told: list[Any] = []
+
+    def program(call: ProgramCall) -> ProgramOutput:
+        saying(told=told)(call)
+        return ProgramOutput() if told[-1]["stop_hook_active"] else ProgramOutput(b"", b"name the lines", 2)
+
+    parts = {"do it": [tools(task("helper")), DONE], "helper": [{"text": "found"}, {"text": "found in line 3"}]}
+    hooks, programs = [hook(SUBAGENT_STOP, "sub"), hook(STOP, "h")], {"sub": program, "h": saying("{}")}
+    async with hooked(Cast(parts), tmp_path, hooks, programs, tools=AGENT_TOOLS) as session:
+        Team(TYPES, session.limits, session.jobs).attach(session)
+        events = await play(session)
+        said = str(session.journal.conversations["agent-1"])
+
+    assert [call["last_assistant_message"] for call in told] == ["found", "found in line 3"]
+    about = {"hook_event_name": "SubagentStop", "agent_id": "agent-1", "agent_type": "general-purpose"}
+    assert about.items() <= told[0].items()
+    assert "does not let you stop yet" in said
+    assert "name the lines" in said
+    assert results(events)[0][0].startswith("found in line 3\n")
+    assert [(event.hook, event.agent_id) for event in of(events, HookRan)] == [
+        ("sub", "agent-1"),
+        ("sub", "agent-1"),
+        ("h", "main"),
+    ]
 
 
 async def test_a_stop_hook_that_never_lets_go_is_overruled(tmp_path: Path) -> None:
