@@ -27,11 +27,13 @@ from sandbox_agent.policy.shell.analyse import (
 from sandbox_agent.policy.shell.facts import subcommand_index, with_facts
 from sandbox_agent.policy.shell.model import ANY_WORD, Hazard, SimpleCommand, Word, WordKind
 from sandbox_agent.policy.shell.tables import tables
-from sandbox_agent.policy.shell.wrappers import file_command
+from sandbox_agent.policy.shell.wrappers import file_command, unwrap
 from sandbox_agent.types import WORKSPACE_MOUNT, Mode, PathAccess, PermissionRequest
 
 _MAX_SHOWN_CHARS = 120
 _MAX_DOUBTED_WORDS = 30
+_MAX_DOUBTED_CHARS = 1000
+_BEFORE_COMMAND = re.compile(r"""[:;&|\n(){}"'`$!,=<>]+""")
 # Links of a process: they lead where it is, or to what it has open, whatever rules say about names.
 _PROCESS_LINK = re.compile(r"/+(?:proc/[^/]+/(?:task/[^/]+/)?(?:cwd|root|fd)|dev/fd)(?:/|\Z)")
 
@@ -137,14 +139,25 @@ def _doubts(case: Case, part: SimpleCommand) -> Iterator[Hazard]:
     """A program that nobody here knows, with a restricted command among its words, may be one that runs it."""
     known = tables()
     name = part.program
-    if known.program(name) or name in known.wrappers or name in known.shells or name in known.builtins:
+    if known.program(name) or name in known.shells or name in known.builtins:
+        return
+    if name in known.wrappers and unwrap(part).runs_something:
         return
     restricting = [rule for rule in (*case.rules.deny, *case.rules.ask) if rule.names(case.tool)]
     for index in range(1, min(len(part.words), _MAX_DOUBTED_WORDS)):
-        inner = replace(part, words=part.words[index:])
-        rule = next((rule for rule in restricting if speaks_of(rule, inner)), None)
-        if rule is not None:
-            yield Hazard(index, f"{name} may run {inner.words[0].text}, which {rule.label} restricts")
+        for words in (part.words[index:], *_commands_in(part.words[index].text)):
+            inner = replace(part, words=words)
+            rule = next((rule for rule in restricting if speaks_of(rule, inner)), None)
+            if rule is not None:
+                yield Hazard(index, f"{name} may run {words[0].text}, which {rule.label} restricts")
+                break
+
+
+def _commands_in(text: str) -> Iterator[tuple[Word, ...]]:
+    """What may be commands in one word: `rm x; ls`, `--run=rm`, `system("rm x")`."""
+    pieces = [piece.split() for piece in _BEFORE_COMMAND.split(text[:_MAX_DOUBTED_CHARS])]
+    if len(pieces) > 1 or len(pieces[0]) > 1:
+        yield from (tuple(map(Word, words)) for words in pieces if words)
 
 
 def _runs_by_list(case: Case, part: SimpleCommand) -> bool:

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from sandbox_agent.policy.shell.facts import with_facts
 from sandbox_agent.policy.shell.model import NEVER, Concern, Hazard, ShellText, SimpleCommand, Word
@@ -81,7 +82,8 @@ def collect(text: str) -> Collected:
         if found.words > MAX_WORDS:
             raise UnreadableError(f"it has more than {MAX_WORDS} words")
         for command in walked.commands:
-            _unwrap(replace(command, via=command.via or current.via), found)
+            input_texts = (*current.input_texts, *command.input_texts)
+            _unwrap(replace(command, via=command.via or current.via, input_texts=input_texts), found)
     return Collected(tuple(found.commands), tuple(found.guesses), tuple(found.concerns))
 
 
@@ -141,18 +143,21 @@ def _scripts(command: SimpleCommand, scripts: list[Word], found: _Collection) ->
     via = f"{command.program} (shell text)"
     plain_sh = command.program not in _READ_BY_BASH
     for script in scripts:
+        # A text that comes from the input itself has been looked through with that.
+        left = tuple(text for text in command.input_texts if text.text != script.text)
+        add = partial(ShellText, via=via, input_texts=left)
         if command.program in tables().other_shells:
-            found.texts.append(ShellText(script.text, via, partial=True))
+            found.texts.append(add(script.text, partial=True))
             yield Hazard(NEVER, f"runs text that {command.program} reads otherwise than bash")
         elif script.static:
-            found.texts.append(ShellText(script.text, via, plain_sh=plain_sh))
+            found.texts.append(add(script.text, plain_sh=plain_sh))
         else:
-            found.texts.append(ShellText(script.partial or "", via, partial=True, plain_sh=plain_sh))
+            found.texts.append(add(script.partial or "", partial=True, plain_sh=plain_sh))
             yield Hazard(NEVER, "runs text that is only known at run time")
 
 
 def _inner(outer: SimpleCommand, words: tuple[Word, ...]) -> SimpleCommand:
-    """A wrapped command; here-documents of the wrapper are its input too."""
+    """A wrapped command; the input of the wrapper is its own, too."""
     source = " ".join(word.text for word in words)
     return SimpleCommand(
         words,

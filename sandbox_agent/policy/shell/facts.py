@@ -26,7 +26,7 @@ def with_facts(command: SimpleCommand) -> SimpleCommand:
     return replace(
         command,
         hazards=(*command.hazards, *hazards),
-        on_read_only_list=_on_list(command, entry, parsed) and not hazards and not command.hazards,
+        on_read_only_list=_on_list(command, entry, parsed) and all(h.inner for h in (*hazards, *command.hazards)),
         any_operands=entry.program.any_operands,
         reads=() if only_writes else tuple(words_read(command, entry, parsed)),
         writes=tuple(words_written(command, entry, parsed)),
@@ -121,7 +121,7 @@ def _listed(program: Program, parsed: Parsed, words: tuple[Word, ...]) -> Iterat
                 yield Hazard(option.index, f"{option.name}: {entry.why}")
         for index, word in enumerate(words):
             if word.text in entry.words or word.text.startswith(entry.word_beginnings):
-                yield Hazard(index, f"{word.text}: {entry.why}")
+                yield Hazard(index, f"{word.text}: {entry.why}", inner=entry.inner)
 
 
 def _holds(value: Word | None, texts: Iterable[str]) -> bool:

@@ -92,6 +92,8 @@ class Hazard:
 
     index: int
     why: str
+    inner: bool = False
+    """It runs another command, which is judged by itself, and does nothing else: the read-only list looks at that."""
 
 
 NEVER = 1_000_000
@@ -111,7 +113,7 @@ class SimpleCommand:
     background: bool = False
     redirects: tuple[Redirect, ...] = ()
     input_texts: tuple[Word, ...] = ()
-    """Here-documents it may read: its own, else those of what is around it."""
+    """What may be on its input: its own here-documents and those of what is around it, and what a pipe brings."""
     via: str = ""
     transparent: bool = False
     hazards: tuple[Hazard, ...] = ()
@@ -153,6 +155,8 @@ class ShellText:
     via: str = ""
     partial: bool = False
     other: str | None = None
+    input_texts: tuple[Word, ...] = ()
+    """What may be on the input of what runs it."""
     plain_sh: bool = False
     """A plain `sh` may run it, which reads `$'x'`, `((x))` and `[[ x ]]` otherwise than bash."""
 

@@ -25,6 +25,10 @@ PARSE_TIMEOUT_S = 1.5
 _ENVIRONMENT = {"GOMAXPROCS": "1"}
 
 # shfmt 3.14 joins the line after such a comment to the command before it; bash ends the comment there.
+# Letters and marks by their category, and shown as nothing or as a blank. Not the marks that make a sign an emoji.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0") | frozenset(
+    map(chr, (*range(0xFE00, 0xFE0E), *range(0xE0100, 0xE01F0)))
+)
 _COMMENT_CONTINUED = re.compile(rb"#[^\n]*\\\n")
 
 Node = dict[str, Any]
@@ -82,7 +86,7 @@ def hidden_character(text: str) -> str | None:
     for char in text:
         if char in "\n\t" or " " <= char <= "~":
             continue
-        if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"):
+        if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn") or char in _BLANK:
             return f"U+{ord(char):04X} {unicodedata.name(char, 'control character')}"
     return None
 

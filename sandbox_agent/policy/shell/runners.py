@@ -29,6 +29,11 @@ class Unwrapped:
     hazards: list[Hazard] = field(default_factory=list)
     transparent: bool = False
 
+    @property
+    def runs_something(self) -> bool:
+        """What it runs is known."""
+        return bool(self.inner or self.guesses or self.scripts)
+
 
 def find_runs(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
     for start, word in enumerate(words):

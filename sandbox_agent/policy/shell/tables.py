@@ -23,6 +23,7 @@ class HazardEntry:
     options: frozenset[str] = frozenset()
     words: frozenset[str] = frozenset()
     values: frozenset[str] = frozenset()
+    inner: bool = False
 
     @property
     def word_beginnings(self) -> tuple[str, ...]:
@@ -98,6 +99,7 @@ class Wrapper:
     permutes: bool = False
     default: str = ""
     subcommand: tuple[str, ...] = ()
+    shell: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

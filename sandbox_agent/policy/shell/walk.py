@@ -12,6 +12,7 @@ from typing import Any
 
 from sandbox_agent.policy.shell.conditions import condition
 from sandbox_agent.policy.shell.constructs import CONSTRUCTS, EXPANSIONS, LOOP_VARIABLE, PLACES, PROXY_VARIABLE
+from sandbox_agent.policy.shell.inputs import printed, texts_of
 from sandbox_agent.policy.shell.loops import MAX_EXPANDED_WORDS, Values, bindings, sets_variables, values
 from sandbox_agent.policy.shell.model import Concern, Redirect, ShellText, SimpleCommand, Word, WordKind
 from sandbox_agent.policy.shell.parser import MAX_NESTING, Node, UnreadableError
@@ -88,7 +89,7 @@ class _Walker:
         if redirects or node is None:
             self.add(statement, (), self.source(statement), redirects)
         if node is not None:
-            outer, self.input_texts = self.input_texts, _texts(redirects) or self.input_texts
+            outer, self.input_texts = self.input_texts, (*self.input_texts, *texts_of(redirects))
             with self.place(node):
                 self.compound(node)
             self.input_texts = outer
@@ -138,7 +139,19 @@ class _Walker:
         if kind == "ForClause":
             self.loop(node)
             return
+        if kind == "BinaryCmd" and node.get("Op") in ("|", "|&"):
+            self.pipe(node)
+            return
         self.inside(node, own_words=False)
+
+    def pipe(self, node: Node) -> None:
+        """What is left of a pipe, then what is right of it, which reads what the left one writes and nothing else."""
+        before = len(self.found.commands)
+        self.statement(node["X"])
+        left = self.found.commands[before:]
+        outer, self.input_texts = self.input_texts, tuple(text for command in left for text in printed(command))
+        self.statement(node["Y"])
+        self.input_texts = outer
 
     def loop(self, node: Node) -> None:
         """The words it goes through, then its body with the variable being each of them."""
@@ -160,7 +173,7 @@ class _Walker:
             statement = statement["Cmd"]["X"]
         call = statement.get("Cmd") or {}
         words = (self.word(node["Name"]), *(self.word(item) for item in call.get("Args") or ()))
-        self.add(node, words, self.source(node), input_texts=_texts(self.redirects(statement)))
+        self.add(node, words, self.source(node), input_texts=texts_of(self.redirects(statement)))
 
     def test(self, node: Node) -> bool:
         """`[[ ]]` with static words and plain operators reads at most; it is a command with the word `[[`. Returns
@@ -268,13 +281,9 @@ class _Walker:
                 assigns=assigns,
                 background=self.background,
                 redirects=redirects,
-                input_texts=input_texts or _texts(redirects) or self.input_texts,
+                input_texts=(*self.input_texts, *input_texts, *texts_of(redirects)),
                 transparent=transparent,
                 line=node.get("Pos", {}).get("Line", 1),
                 inside=self.inside_of,
             )
         )
-
-
-def _texts(redirects: Iterable[Redirect]) -> tuple[Word, ...]:
-    return tuple(redirect.text for redirect in redirects if redirect.text is not None)

@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from sandbox_agent.policy.shell.inputs import NAMES, doubtful
 from sandbox_agent.policy.shell.model import NEVER, Hazard, SimpleCommand, Word, WordKind
 from sandbox_agent.policy.shell.options import parse_options
 from sandbox_agent.policy.shell.runners import RUN_TIME_WORD, Unwrapped, fd_runs, find_runs, git_runs, joined, replaced
@@ -29,6 +30,9 @@ def unwrap(command: SimpleCommand) -> Unwrapped:
         _shell(command, found)
     elif name in ("eval", "trap"):
         _text_builtin(name, words, found)
+    elif name in ("source", "."):
+        if any(word.text in NAMES for word in words[1:]):
+            found.scripts += doubtful(command.input_texts)
     elif name == "find":
         found.inner += list(find_runs(words))
     elif name in ("fd", "fdfind"):
@@ -36,23 +40,22 @@ def unwrap(command: SimpleCommand) -> Unwrapped:
     elif name == "git":
         git_runs(words, found)
     elif name in tables().wrappers:
-        _wrapper(words, tables().wrappers[name], found)
+        _wrapper(command, tables().wrappers[name], found)
     return found
 
 
 def _shell(command: SimpleCommand, found: Unwrapped) -> None:
     """`bash -c TEXT`, `bash FILE`, or text on standard input."""
     words = command.words
+    if len(words) == 2 and words[1].text in tables().inspecting:
+        return
     index = 1
     text_next = from_input = False
     while (
-        index < len(words)
-        and words[index].static
-        and words[index].text[:1] in ("-", "+")
-        and len(words[index].text) > 1
+        index < len(words) and words[index].static and words[index].text[:1] in ("-", "+") and words[index].text != "+"
     ):
         text = words[index].text
-        if text == "--":
+        if text in ("-", "--"):
             index += 1
             break
         if text in ("--rcfile", "--init-file"):
@@ -62,13 +65,17 @@ def _shell(command: SimpleCommand, found: Unwrapped) -> None:
         index += 2 if text in _SHELL_VALUES or (text[1] != "-" and text[-1] in "oO") else 1
     if text_next:
         _script_word(words, index, found)
-    elif index < len(words) and not from_input:
+    elif index < len(words) and not from_input and words[index].text not in NAMES:
         found.hazards.append(Hazard(index, "runs a script that is not seen"))
-        found.scripts += () if words[index].static else command.input_texts
+        found.scripts += () if words[index].static else doubtful(command.input_texts)
     else:
-        found.scripts += command.input_texts
-        if not command.input_texts:
-            found.hazards.append(Hazard(NEVER, "runs text from its input, which is not seen"))
+        _from_input(command, found)
+
+
+def _from_input(command: SimpleCommand, found: Unwrapped) -> None:
+    """A shell that runs what is on its input."""
+    found.scripts += doubtful(command.input_texts)
+    found.hazards.append(Hazard(NEVER, "runs text from its input, which may not be what is seen"))
 
 
 def _script_word(words: tuple[Word, ...], index: int, found: Unwrapped) -> None:
@@ -87,12 +94,14 @@ def _text_builtin(name: str, words: tuple[Word, ...], found: Unwrapped) -> None:
         found.scripts.append(joined(rest))
 
 
-def _wrapper(words: tuple[Word, ...], wrapper: Wrapper, found: Unwrapped) -> None:
+def _wrapper(command: SimpleCommand, wrapper: Wrapper, found: Unwrapped) -> None:
+    words = command.words
     start = _after_subcommand(words, wrapper)
     if start is None:
         return
     _strings(words, wrapper, found)
     if not wrapper.runs_words:
+        _shell_alone(command, wrapper, found)
         return
     index, understood = _skip_options(words, start, wrapper, found)
     if index is None:
@@ -107,6 +116,7 @@ def _wrapper(words: tuple[Word, ...], wrapper: Wrapper, found: Unwrapped) -> Non
         rest = _filled_in(words[1:index], rest or ((Word(wrapper.default),) if wrapper.default else ()), wrapper)
         found.hazards += [] if words[index:] or wrapper.default else [Hazard(NEVER, "runs commands from its input")]
     if not rest:
+        _shell_alone(command, wrapper, found)
         return
     if wrapper.joins:
         found.scripts.append(joined(rest))
@@ -119,6 +129,13 @@ def _wrapper(words: tuple[Word, ...], wrapper: Wrapper, found: Unwrapped) -> Non
         found.guesses.append(rest[1:])
     if not understood:
         found.guesses += [words[i:] for i in range(index + 1, min(len(words), index + 1 + _GUESSED_WORDS))]
+
+
+def _shell_alone(command: SimpleCommand, wrapper: Wrapper, found: Unwrapped) -> None:
+    """Without a command it may run a shell: always, or with one of these options."""
+    options = {word.text for word in command.words}
+    if not found.scripts and ("always" in wrapper.shell or not options.isdisjoint(wrapper.shell)):
+        _from_input(command, found)
 
 
 def _filled_in(options: Sequence[Word], rest: tuple[Word, ...], wrapper: Wrapper) -> tuple[Word, ...]:
