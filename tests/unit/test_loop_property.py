@@ -33,14 +33,23 @@ ODD_ANSWERS = ("cut", "paused", "empty", "thinks", "refused", "error", "twice", 
 TWICE = {"type": "tool_use", "id": "toolu_twice", "name": "Read", "input": {}}
 
 
+def numbered(calls: Sequence[JsonObject], request: ModelRequest) -> list[JsonObject]:
+    """With ids as of an endpoint that numbers the calls of each conversation: those of other agents are the same."""
+    turn = sum(message["role"] == "assistant" for message in request.messages)
+    whole = [call for call in calls if isinstance(call["input"], dict)] or [use("Read", name="r")]
+    return [{"type": "tool_use", "id": f"call_{turn}_{place}", **call} for place, call in enumerate(whole)]
+
+
 class World:
-    """Takes every choice from a list of numbers; when that is at its end, everybody does the simplest thing: stop."""
+    """Takes every choice from a list of numbers; when that is at its end, everybody does the simplest thing: stop.
+    `numbers`: models number their calls."""
 
     def __init__(self, choices: Sequence[int]) -> None:
         self._choices = iter(choices)
         self.sandbox = FakeSandbox()
         self.session: Session | None = None
         self.words = 0
+        self.numbers = self.pick([False, True])
 
     def pick(self, options: Sequence[Any]) -> Any:
         return options[next(self._choices, 0) % len(options)]
@@ -70,6 +79,8 @@ class World:
         kind = self.pick(["end", *["tools"] * 14, *ODD_ANSWERS])
         calls = [self.call() for _ in range(self.pick([1, 2, 3, 5, 12]))] if kind in ("tools", "cut") else []
         match kind:
+            case "tools" if self.numbers:
+                return {"content": numbered(calls, request), "stop_reason": "tool_use"}
             case "tools":
                 return {"tools": calls, "text": self.pick(["", "I go on"]) or None}
             case "cut":
