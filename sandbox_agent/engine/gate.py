@@ -267,7 +267,7 @@ async def _ask(
     shown = copy.deepcopy(redactor.value(call.use.input))
     suggested = _suggested(session, request, decision)
     subject, asked = redactor.subject(request.subject), replace(decision, reason=redactor.text(decision.reason))
-    question = ApprovalRequest(call.use.id, call.use.name, subject, shown, asked, suggested)
+    question = ApprovalRequest(call.use.id, call.use.name, subject, shown, asked, suggested, session.agent_id)
     _note_question(session, question, request.input_sha256)
     try:
         answer = await approver(question)

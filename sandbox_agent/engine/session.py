@@ -45,7 +45,7 @@ class ApprovalRequest:
     """A question to the person: exactly what would run, one question for all parts of a command.
 
     `suggested_rules` are the narrowest rules that together would allow it, one for each part that nothing covers; none
-    where no rules can.
+    where no rules can. `agent_id` is who wants it: "main", or a sub-agent.
     """
 
     call_id: str
@@ -54,6 +54,7 @@ class ApprovalRequest:
     input: JsonObject
     decision: Decision
     suggested_rules: tuple[str, ...] = ()
+    agent_id: str = "main"
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,8 @@ class ConsoleApprover:
     def _show(self, request: ApprovalRequest, shown: ExactView) -> None:
         line = self._printer.line
         self._printer.gap()
-        line(f"? {sanitise(request.tool)} wants to run ({shown.size}):", style="bold yellow")
+        who = "" if request.agent_id == "main" else f"[{sanitise(request.agent_id)}] "
+        line(f"? {who}{sanitise(request.tool)} wants to run ({shown.size}):", style="bold yellow")
         for text in shown.head_and_tail() if shown.long else shown.lines:
             line(text)
         for warning in (*shown.warnings, *_elsewhere(request)):

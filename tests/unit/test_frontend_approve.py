@@ -45,6 +45,14 @@ async def test_the_question_shows_what_runs_why_it_asks_and_the_rule_that_would_
     assert answer == ApprovalAnswer(True, "once")
 
 
+async def test_the_question_of_a_sub_agent_says_so() -> None:
+    """One answers otherwise to what one has not asked for oneself."""
+    with person("y") as (terminal, screen):
+        await ConsoleApprover(terminal)(replace(request(), agent_id="agent-1.2"))
+
+    assert screen.getvalue().startswith("? [agent-1.2] Bash wants to run (8 characters):\n")
+
+
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [

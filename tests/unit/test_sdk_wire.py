@@ -152,9 +152,9 @@ async def test_only_a_clear_yes_is_one(answer: dict[str, Any], allows: bool, giv
         got = []
 
         async def ask() -> None:
-            got.append(
-                await callback(ApprovalRequest("t", "Write", Subject("s"), {"a": 1}, Decision(Verdict.ASK, "r")))
-            )
+            decision = Decision(Verdict.ASK, "r")
+            request = ApprovalRequest("t", "Write", Subject("s"), {"a": 1}, decision, agent_id="agent-1")
+            got.append(await callback(request))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(listen, state, tasks)
@@ -166,7 +166,7 @@ async def test_only_a_clear_yes_is_one(answer: dict[str, Any], allows: bool, giv
             program.close()
         assert (got[0].allow, got[0].updated_input, callback.consented) == (allows, given, allows)
         assert (open_state["state"], closed_state["state"]) == ("requires_action", "running")
-        assert asked["request"]["tool_use_id"] == "t"
+        assert (asked["request"]["tool_use_id"], asked["request"]["agent_id"]) == ("t", "agent-1")
 
 
 def test_a_result_has_what_a_client_needs_whatever_happened() -> None:

@@ -34,12 +34,14 @@ class Person:
     def __init__(self, answer: ApprovalAnswer) -> None:
         self.answer = answer
         self.asked: list[str] = []
+        self.askers: list[str] = []
         self.most_at_once = 0
         self._at_once = 0
         self.everybody_waits = anyio.Event()
 
     async def __call__(self, request: ApprovalRequest) -> ApprovalAnswer:
         self.asked.append(str(request.input["file_path"]))
+        self.askers.append(request.agent_id)
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
         await self.everybody_waits.wait()
@@ -62,11 +64,12 @@ async def two_agents(folder: Path, person: Person, first: str, second: str) -> l
 
 
 async def test_two_agents_ask_one_after_the_other(tmp_path: Path) -> None:
-    """Each gets its own answer."""
+    """Each gets its own answer, and the question says whose it is."""
     person = Person(ApprovalAnswer(True))
     events = await two_agents(tmp_path, person, "/workspace/a", "/workspace/b")
 
     assert sorted(person.asked) == ["/workspace/a", "/workspace/b"]
+    assert sorted(person.askers) == ["agent-1", "agent-2"]
     assert person.most_at_once == 1
     assert len(of(events, ToolStarted)) == 2 + 2
     order = [type(event).__name__ for event in events if isinstance(event, PermissionAsked | PermissionDecided)][2:]

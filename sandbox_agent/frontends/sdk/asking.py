@@ -72,6 +72,8 @@ def _asked(question: ApprovalRequest) -> JsonObject:
         "display_name": question.tool,
         "description": question.decision.reason,
     }
+    if question.agent_id != "main":
+        asked["agent_id"] = question.agent_id
     if question.suggested_rules:
         rules = [_rule_parts(rule) for rule in question.suggested_rules]
         update = {"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}
