@@ -6,6 +6,7 @@ import contextlib
 import gc
 import json
 import os
+import signal
 import tempfile
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -95,14 +96,17 @@ async def _run(settings: SdkSettings, out: int, *, own_codes: bool) -> int:
                 await driver.hold(tasks)
             except SandboxAgentError as exc:
                 fault = exc
-        if not scope.cancelled_caught or stop.cause is not None:
+        cause = stop.cause or (signal.SIGINT if driver.interrupted else None)
+        if own_codes and cause is not None and driver.owes_result:
+            wire.send(lines.ended_by(cause.name))
+        if not scope.cancelled_caught or cause is not None:
             with anyio.move_on_after(LAST_LINES_S):
                 await wire.written()
         tasks.cancel_scope.cancel()
     if fault is not None:
         say(str(fault))
-    if stop.cause is not None:
-        return 128 + stop.cause
+    if cause is not None:
+        return 128 + cause
     if wire.gone.is_set():
         return EXIT_BROKEN_PIPE
     if own_codes:

@@ -6,8 +6,7 @@ that was asked for is done, and never aborts anything.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -15,7 +14,6 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from sandbox_agent import registry
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.applying import look_so_far
 from sandbox_agent.engine.child import without
@@ -25,22 +23,20 @@ from sandbox_agent.engine.past import EVENTS_FILE
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.session import Session
 from sandbox_agent.engine.steering import set_model
-from sandbox_agent.errors import ConfigError, SandboxAgentError, ToolError
+from sandbox_agent.errors import ConfigError, SandboxAgentError
 from sandbox_agent.events import AgentFinished, AgentStarted, Event, HookRan, Notice, RunFinished
 from sandbox_agent.frontends.sdk.asking import Callback
 from sandbox_agent.frontends.sdk.driver_state import State
 from sandbox_agent.frontends.sdk.hooks import SdkHooks
+from sandbox_agent.frontends.sdk.incoming import blocks_of
+from sandbox_agent.frontends.sdk.inside import shake_hands
 from sandbox_agent.frontends.sdk.lines import Lines, Turn
 from sandbox_agent.frontends.sdk.settings import SdkSettings, lets_edit
-from sandbox_agent.frontends.sdk.wire import NoAnswerError, Wire
+from sandbox_agent.frontends.sdk.wire import Wire
 from sandbox_agent.frontends.stream_json import ANSWER_MISSING
 from sandbox_agent.prompts import prompt
-from sandbox_agent.tools.base import Tool
 from sandbox_agent.tools.jobs import JobKind
 from sandbox_agent.types import JsonObject
-
-HANDSHAKE_S = 30.0
-"""For each MCP server inside the program."""
 
 AGENTS_WAIT_S = 600.0
 """So long is a sub-agent in the background waited for once no more input can come."""
@@ -63,17 +59,22 @@ class Driver:
         self.errors = False
         self.status = "done"
         """How the last turn ended."""
-        self.ending = False
-        """Set by who wants the session to end after the turn that is under way."""
+        self.interrupted = False
+        """Set by a signal: the session ends after the turn that is under way."""
 
     @property
     def _session(self) -> Session:
         assert self._state.session is not None
         return self._state.session
 
+    @property
+    def owes_result(self) -> bool:
+        """Whether something was asked for that has no result yet."""
+        return self._state.running or bool(self._state.inbox)
+
     def interrupt(self) -> None:
         """End the turn under way, and the session behind it."""
-        self.ending = True
+        self.interrupted = True
         if self._state.session is not None:
             self._state.session.interrupt()
         self._state.note()
@@ -99,7 +100,7 @@ class Driver:
     async def _open(self) -> None:
         state, settings = self._state, self._settings
         self._hooks = hooks = SdkHooks(state.hooks, self._wire, self._lines, settings.config.workspace.resolve())
-        served = await self._shake_hands()
+        served = await shake_hands(settings.sdk_servers, self._wire, self._lines, self._say)
         async with open_session(
             settings.config,
             approver=self._callback,
@@ -109,7 +110,7 @@ class Driver:
         ) as session:
             self._take(session, hooks)
             await self._talk(session)
-            if session.fault is None and session.unapplied is None and not self.ending:
+            if session.fault is None and session.unapplied is None and not self.interrupted:
                 await session.changes()
             self._tell_kept(session)
 
@@ -137,46 +138,9 @@ class Driver:
         state.session = session
         state.ready.set()
 
-    async def _shake_hands(self) -> list[Tool]:
-        """The tools of the MCP servers inside the program; one that fails is told, and left out."""
-        found: list[Tool] = []
-        if not self._settings.sdk_servers:
-            return found
-        module = await anyio.to_thread.run_sync(registry.load, "mcp", "inprocess")
-        for name in self._settings.sdk_servers:
-            server = module.InProcessServer(name, self._sender(name))
-            try:
-                with anyio.fail_after(HANDSHAKE_S):
-                    await server.start()
-            except (ToolError, TimeoutError, module.ServerFaultError) as exc:
-                why = str(exc) or f"it did not answer within {HANDSHAKE_S:g} s"
-                self._lines.server(name, "failed", error=why)
-                self._say(f"the MCP server {name} of the program cannot be used: {why}")
-                continue
-            for tool, why in server.left_out:
-                self._say(f"the tool {tool} of the MCP server {name} is left out: {why}")
-            listed = [
-                {key: one[key] for key in ("name", "description", "annotations") if key in one} for one in server.listed
-            ]
-            self._lines.server(name, "connected", serverInfo=server.info, scope="dynamic", tools=listed)
-            found += server.tools
-        return found
-
-    def _sender(self, name: str) -> Callable[[JsonObject], object]:
-        async def send(message: JsonObject) -> JsonObject:
-            request: JsonObject = {"subtype": "mcp_message", "server_name": name, "message": message}
-            try:
-                answer = await self._wire.ask(request)
-            except NoAnswerError as exc:
-                raise ToolError(f"The server {name} gave no answer: {exc}") from exc
-            response = answer.get("mcp_response")
-            return response if isinstance(response, dict) else {}
-
-        return send
-
     async def _talk(self, session: Session) -> None:
         state = self._state
-        while not self.ending and session.fault is None:
+        while not self.interrupted and session.fault is None:
             if state.inbox or session.queue.waiting():
                 await self._turn(session)
             elif state.wire.closed and not self._agents_at_work(session):
@@ -257,7 +221,7 @@ class Driver:
         """Put the oldest message of the inbox into the conversation; why a hook does not let it, None where it went."""
         frame = self._state.inbox[0]
         assert self._hooks is not None
-        blocks = _blocks_of(frame)
+        blocks = blocks_of(frame)
         text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
         refused, contexts = await self._hooks.prompt(text)
         self._state.inbox.remove(frame)
@@ -325,7 +289,7 @@ class Driver:
         consent = settings.consented or answered or hooked or lets_edit(session.mode)
         apply = settings.apply == "always" or (settings.apply == "consent" and consent)
         try:
-            outcome = await look_so_far(session, apply=apply and not self.ending)
+            outcome = await look_so_far(session, apply=apply and not self.interrupted)
         except SandboxAgentError as exc:
             self._say(f"what was changed could not be looked at: {exc}")
             return {"unapplied_files": [], "apply_error": str(exc)}
@@ -357,18 +321,3 @@ class Driver:
         self.errors = True
         fields = {"subtype": "error_during_execution", "is_error": True, "errors": [error]}
         self._wire.send(self._lines.result_line(**fields, terminal_reason="startup_failed"))
-
-
-def _blocks_of(frame: JsonObject) -> Sequence[JsonObject]:
-    """The content of a user's message as the Messages API takes it; nothing where it is empty or no message."""
-    message = frame.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content.strip() else []
-    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    kinds = ("text", "image", "document")
-    return [
-        block if block.get("type") in kinds else {"type": "text", "text": json.dumps(block)}
-        for block in blocks
-        if block.get("type") != "text" or str(block.get("text") or "").strip()
-    ]

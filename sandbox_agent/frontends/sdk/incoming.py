@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 from anyio.abc import TaskGroup
 
 from sandbox_agent.engine.agent_types import AgentType
@@ -112,3 +115,18 @@ def read_agents(given: object) -> dict[str, AgentType]:
 def _names(names: object) -> tuple[str, ...]:
     given = names if isinstance(names, list | tuple) else ()
     return tuple(_OTHER_NAMES.get(str(name), str(name)) for name in given)
+
+
+def blocks_of(frame: JsonObject) -> Sequence[JsonObject]:
+    """The content of a user's message as the Messages API takes it; nothing where it is empty or no message."""
+    message = frame.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content.strip() else []
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    kinds = ("text", "image", "document")
+    return [
+        block if block.get("type") in kinds else {"type": "text", "text": json.dumps(block)}
+        for block in blocks
+        if block.get("type") != "text" or str(block.get("text") or "").strip()
+    ]

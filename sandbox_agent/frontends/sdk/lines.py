@@ -257,6 +257,12 @@ class Lines:
             line |= {"user_message_uuid": self.turn.uuids[-1], "user_message_uuids": list(self.turn.uuids)}
         return self.line("result", **line)
 
+    def ended_by(self, name: str) -> JsonObject:
+        """The result of what a signal of this name has ended."""
+        reason = "interrupted" if name == "SIGINT" else "terminated"
+        fields = {"subtype": "error_during_execution", "is_error": True, "errors": [f"ended by {name}"]}
+        return self.result_line(**fields, terminal_reason=reason)
+
 
 def _ending(turn: Turn, finished: RunFinished) -> JsonObject:
     """How a turn ended, in the words of this protocol."""
