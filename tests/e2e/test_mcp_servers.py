@@ -87,13 +87,14 @@ def _results(record: list[Any]) -> list[str]:
     ]
 
 
-def _left() -> list[str]:
-    """Containers of servers, of any session, by name."""
+def _left(program: Program) -> list[str]:
+    """Containers of servers, of the program's only session, by name."""
     client = docker.from_env()
     try:
-        return [str(one.name) for one in client.containers.list(all=True) if "-mcp-" in str(one.labels)]
+        names = [str(one.name) for one in client.containers.list(all=True)]
     finally:
         client.close()
+    return [name for name in names if f"{program.session().name}-mcp-" in name]
 
 
 @pytest.mark.parametrize("place", ["session", "own", "host"])
@@ -148,7 +149,7 @@ def test_public_servers_work_in_every_place(program: Program, public: Public, pl
         assert ("node\npy" in results[-1]) is (place == "session")
     assert (program.folder / "made.txt").read_text() == "by a server\n"
     assert record[0]["mcp_servers"] == [{"name": name, "place": place} for name in servers]
-    assert _left() == []
+    assert _left(program) == []
     assert not list(program.session().glob("mcp-*"))
 
 
@@ -193,7 +194,7 @@ def test_hostile_servers_cost_a_run_nothing_but_their_tools(program: Program) ->
     assert results[7].startswith("still here")
     assert results[9] == "echo {}"
     assert document["subtype"] == "success"
-    assert _left() == []
+    assert _left(program) == []
 
 
 def test_a_killed_run_leaves_nothing_of_a_server(program: Program) -> None:
@@ -209,7 +210,7 @@ def test_a_killed_run_leaves_nothing_of_a_server(program: Program) -> None:
         assert process.stderr is not None
         while b"* Bash sleep" not in (line := process.stderr.readline()):
             assert line, "it ended before the command began"
-        there = _left()
+        there = _left(program)
         here = os.pidfd_open(int(starts.read_text()))
         process.kill()
         process.communicate()
@@ -218,8 +219,8 @@ def test_a_killed_run_leaves_nothing_of_a_server(program: Program) -> None:
 
     program.call("reap")
 
-    (name,) = [one for one in there if program.session().name in one]
-    assert name not in _left()
+    assert len(there) == 1
+    assert _left(program) == []
 
 
 @pytest.mark.parametrize("mode", ["overlay", "copy", "bind"])
