@@ -255,7 +255,7 @@ class Replaying:
 
     async def approve(self, question: ApprovalRequest) -> ApprovalAnswer:
         """What the person answered, see `Approver`."""
-        step = self.tape.of_call(None, "decision", question.call_id)
+        step = self.tape.of_call(question.agent_id, "decision", question.call_id)
         if step is None or not step.data["asked"]:
             why = "nobody was asked about it when this was recorded"
             return ApprovalAnswer(False, reason=why)

@@ -40,12 +40,10 @@ class Tape:
         queue = self._queues.get((agent, kind))
         return self._took(queue.popleft()) if queue else None
 
-    def of_call(self, agent: str | None, kind: str, call_id: str) -> Step | None:
-        """The next result of, or decision on, a call, which stays; of any agent where that is not known."""
-        for (whose, what, which), queue in self._calls.items():
-            if queue and what == kind and which == call_id and agent in (None, whose):
-                return queue[0]
-        return None
+    def of_call(self, agent: str, kind: str, call_id: str) -> Step | None:
+        """The next result of, or decision on, a call, which stays. Two agents may have calls of one ID."""
+        queue = self._calls.get((agent, kind, call_id))
+        return queue[0] if queue else None
 
     def take_of_call(self, agent: str, kind: str, call_id: str) -> Step | None:
         """The same, taken."""

@@ -13,6 +13,8 @@ from sandbox_agent.engine.findings import find
 from sandbox_agent.engine.past import load_past
 from sandbox_agent.engine.recorded import recorded
 from sandbox_agent.frontends.stream_json import StreamJson
+from sandbox_agent.records.reading import Tape
+from sandbox_agent.records.steps import Step
 from sandbox_agent.tape import read_tape
 from sandbox_agent.tools.base import Tool, ToolContext
 from sandbox_agent.types import ToolResult
@@ -106,3 +108,16 @@ async def test_an_interrupted_call_names_the_sub_agent_that_it_had_itself(tmp_pa
     missing = {message.agent_id: str(message.content) for message in past.missing}
     assert "The sub-agent agent-1 was at work" in missing["main"]
     assert "The sub-agent agent-1.1 was at work" in missing["agent-1"]
+
+
+def test_a_replay_answers_a_question_with_what_was_said_to_its_agent() -> None:
+    """And not with the answer to another agent's call of the same id."""
+    said = [("agent-1", {"call_id": "call_1", "asked": True, "verdict": "deny"})]
+    said.append(("agent-2", {"call_id": "call_1", "asked": True, "verdict": "allow"}))
+    tape = Tape([Step(number, agent, "decision", data, "") for number, (agent, data) in enumerate(said)])
+
+    for agent, data in said:
+        step = tape.of_call(agent, "decision", "call_1")
+        assert step is not None
+        assert step.data == data
+    assert tape.of_call("main", "decision", "call_1") is None
