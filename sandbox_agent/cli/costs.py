@@ -10,7 +10,8 @@ import click
 from sandbox_agent.frontends import words
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.reports import costs
-from sandbox_agent.reports.story import Story, tell
+from sandbox_agent.reports.story import Story
+from sandbox_agent.reports.telling import tell
 from sandbox_agent.tape import Entry
 
 _ABOUT_CHARS = 40

@@ -16,9 +16,10 @@ from sandbox_agent.engine.past import EVENTS_FILE, folder_of
 from sandbox_agent.errors import ConfigError, RecordError
 from sandbox_agent.events import RunFinished
 from sandbox_agent.frontends.sanitise import sanitise
-from sandbox_agent.reports import story
+from sandbox_agent.reports import telling
 from sandbox_agent.reports.kinds import KINDS
 from sandbox_agent.reports.parts import Task
+from sandbox_agent.reports.story import Story
 from sandbox_agent.types import Usage
 
 UNREADABLE = 1
@@ -39,7 +40,7 @@ def write(wanted: str, files: Mapping[str, Path], *, open_page: bool = False) ->
     """
     folder = folder_of(sessions_dir(), wanted)
     try:
-        told = story.read(folder / EVENTS_FILE)
+        told = telling.read(folder / EVENTS_FILE)
     except RecordError as error:
         click.echo(f"sandbox-agent: {sanitise(str(error))}", err=True)
         return UNREADABLE
@@ -58,7 +59,7 @@ def write(wanted: str, files: Mapping[str, Path], *, open_page: bool = False) ->
 def write_all(session_id: str, files: Mapping[str, Path]) -> list[str]:
     """Write the reports of a run that has just ended. Returns a line for each that could not be."""
     try:
-        told = story.read(sessions_dir() / session_id / EVENTS_FILE)
+        told = telling.read(sessions_dir() / session_id / EVENTS_FILE)
     except RecordError as error:
         return [str(error)]
     return _written(told, files)
@@ -68,10 +69,10 @@ def write_unbegun(task: str, status: str, error: str | None, files: Mapping[str,
     """The same for a run that never began, and so has no record."""
     now = time.time()
     end = RunFinished(status=status, text="", turns=0, usage=Usage(), duration_s=0.0, error=error)
-    return _written(story.Story(tasks=[Task(text=task, time_unix_s=now, finished=end)]), files)
+    return _written(Story(tasks=[Task(text=task, time_unix_s=now, finished=end)]), files)
 
 
-def _written(told: story.Story, files: Mapping[str, Path]) -> list[str]:
+def _written(told: Story, files: Mapping[str, Path]) -> list[str]:
     faults = []
     for kind, path in files.items():
         try:

@@ -148,6 +148,15 @@ class Task:
     finished: RunFinished | None = None
     last_unix_s: float = 0.0
     inherited: bool = False
+    told_tokens: int = 0
+    told_usd: float | None = 0.0
+    """By the answers that came; None once one has no known price."""
+
+    def answered(self, usage: Usage, cost_usd: float | None) -> None:
+        """An answer came to an agent at work for it."""
+        self.told_tokens += usage.total_tokens
+        if usage.total_tokens and self.told_usd is not None:
+            self.told_usd = None if cost_usd is None else self.told_usd + cost_usd
 
     @property
     def status(self) -> str:
@@ -156,3 +165,12 @@ class Task:
     @property
     def duration_s(self) -> float:
         return self.finished.duration_s if self.finished is not None else max(0.0, self.last_unix_s - self.time_unix_s)
+
+    @property
+    def used_tokens(self) -> int:
+        return self.finished.usage.total_tokens if self.finished is not None else self.told_tokens
+
+    @property
+    def cost_usd(self) -> float | None:
+        """As its end says it; without one, what its answers cost."""
+        return self.finished.cost_usd if self.finished is not None else self.told_usd

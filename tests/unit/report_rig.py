@@ -41,7 +41,8 @@ from sandbox_agent.events import (
     UserMessage,
 )
 from sandbox_agent.events.checks import CheckFinished
-from sandbox_agent.reports.story import Story, tell
+from sandbox_agent.reports.story import Story
+from sandbox_agent.reports.telling import tell
 from sandbox_agent.tape import Entry
 from sandbox_agent.types import JsonObject, Usage
 

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from report_rig import BEGAN_UNIX_S, STARTED, call, entries, everything, story, text, turn, use
+from report_rig import BEGAN_UNIX_S, STARTED, call, entries, everything, long_session, story, text, turn, use
 
 from sandbox_agent.errors import RecordError
 from sandbox_agent.events import (
@@ -21,7 +21,7 @@ from sandbox_agent.events import (
 from sandbox_agent.reports import costs
 from sandbox_agent.reports.kinds import KINDS
 from sandbox_agent.reports.parts import Aside, Call, Said
-from sandbox_agent.reports.story import read, tell
+from sandbox_agent.reports.telling import read, tell
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.types import Usage
 
@@ -154,3 +154,16 @@ def test_costs_are_by_request_and_by_call_and_in_all() -> None:
     assert totals.usage == sum((one.usage or Usage() for one in told.requests), Usage(7, 3))
     assert (totals.cpu_s, totals.max_rss_bytes, totals.received_bytes) == (pytest.approx(3.62), 71e6, 81_000)
     assert story([STARTED]).first_unix_s == BEGAN_UNIX_S
+
+
+def test_a_session_that_was_killed_costs_what_its_answers_cost() -> None:
+    """No end says it; where one answer has no known price, it is not known."""
+    told = story(long_session(40))
+    assert told.tasks[-1].finished is None
+    costs = [one.cost_usd for one in told.requests]
+    assert told.cost_usd == pytest.approx(sum(cost for cost in costs if cost is not None))
+    unpriced = [
+        dataclasses.replace(one, cost_usd=None) if isinstance(one, AssistantMessage) else one
+        for one in long_session(40)
+    ]
+    assert story(unpriced).cost_usd is None
