@@ -193,3 +193,71 @@ async def test_money_is_limited_and_another_model_is_asked_where_one_is_overload
         result = [one async for one in query(prompt="x", options=made)][-1]
     assert (result.result, list(result.model_usage)) == ("All done.", ["claude-other"])
     assert result.total_cost_usd == pytest.approx(0.0045)
+
+
+async def test_hooks_end_turns_and_fail_closed_and_what_is_not_had_is_said(program: Program) -> None:
+    """After `continue: false` no tool runs, nor what is judged together with that call. A hook that raises, or says a
+    word nobody knows, has denied, unless it goes on. What has no effect is said, requests that cannot be had get an
+    error, and a job holds no result up."""
+    said: list[str] = []
+
+    async def hook(given: Any, tool_use_id: str | None, context: Any) -> Any:
+        match given["tool_input"].get("command"):
+            case "echo stop":
+                return {"continue_": False, "stopReason": "no more today"}
+            case "echo raise":
+                raise RuntimeError("broken")
+            case "echo odd":
+                return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "Deny"}}
+            case _:
+                return {}
+
+    async def broken(given: Any, tool_use_id: str | None, context: Any) -> Any:
+        raise RuntimeError("broken, too")
+
+    async def rewrite(given: Any, tool_use_id: str | None, context: Any) -> Any:
+        return {"hookSpecificOutput": {"hookEventName": "PostToolUse", "updatedToolOutput": "other"}}
+
+    job = bash("echo begun; exec sleep 1000", run_in_background=True)
+    turns: list[dict[str, Any]] = [
+        {"tools": [bash("echo raise"), bash("echo odd"), bash("echo fine"), job]},
+        {"text": "One thing more.", "tools": [bash("echo before"), bash("echo stop"), bash("echo after")]},
+        {"text": "Never asked for."},
+    ]
+    async with ApiDouble(turns) as api:
+        made = options(
+            program,
+            base_url=api.base_url,
+            allowed_tools=["Bash", "NoSuchTool"],
+            hooks={
+                "PreToolUse": [
+                    HookMatcher(matcher="Bash", hooks=[hook]),
+                    HookMatcher(hooks=[broken], on_failure="continue"),
+                ],
+                "PostToolUse": [HookMatcher(hooks=[rewrite])],
+                "PreCompact": [HookMatcher(hooks=[hook])],
+            },
+            stderr=said.append,
+            effort="high",
+            settings=json.dumps({"env": {"A": "b"}}),
+        )
+        async with talking(made) as talk:
+            result = await talk.turn("go")
+            texts = talk.results()
+            for asked in (
+                talk.client.rewind_files("x"),
+                talk.client.reconnect_mcp_server("x"),
+                talk.client.toggle_mcp_server("x", False),
+            ):
+                with pytest.raises(Exception, match="there is no control request"):
+                    await asked
+            notices = [one.data["text"] for one in talk.of(SystemMessage) if one.subtype == "notice"]
+    assert [is_error for _, is_error in texts] == [True, True, False, False, True, True, True]
+    assert "broken" in texts[0][0]
+    assert "none of allow, deny, ask, defer" in texts[1][0]
+    assert texts[2][0].startswith("fine")
+    assert (result.subtype, result.is_error, result.terminal_reason) == ("success", False, "hook_stopped")
+    assert api.turns_left == 1
+    assert any("updatedToolOutput" in text for text in notices)
+    for word in ("PreCompact", "NoSuchTool", "--effort", "'env'"):
+        assert any(word in line for line in said), word

@@ -14,9 +14,11 @@ from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Sessio
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import Notice
 from sandbox_agent.frontends.sdk.asking import Callback
+from sandbox_agent.frontends.sdk.hook_output import checked
 from sandbox_agent.frontends.sdk.hooks import SdkHooks, read_hooks
 from sandbox_agent.frontends.sdk.incoming import listen
 from sandbox_agent.frontends.sdk.updates import take
+from sandbox_agent.frontends.sdk.wire import NoAnswerError
 from sandbox_agent.policy.load import load_policy
 from sandbox_agent.types import Decision, Mode, Subject, Verdict
 
@@ -140,6 +142,31 @@ async def test_a_hook_s_yes_is_for_what_it_saw(
             program.send({"type": "control_response", "response": response})
             program.close()
     assert (answers[0].verdict is Verdict.ALLOW, hooks.consented) == (runs, consents)
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        ({}, None),
+        ({"hookSpecificOutput": None, "decision": None}, None),
+        ({"hookSpecificOutput": {"permissionDecision": "defer", "updatedInput": None}}, None),
+        ({"hookSpecificOutput": {"permissionDecision": "Deny"}}, "'Deny', which is none of allow, deny, ask, defer"),
+        ({"hookSpecificOutput": {"permissionDecision": True}}, "permissionDecision"),
+        ({"hookSpecificOutput": {"updatedInput": "x"}}, "updatedInput"),
+        ({"hookSpecificOutput": "deny"}, "hookSpecificOutput"),
+        ({"hookSpecificOutput": {"decision": {"behavior": "no"}}}, "behavior"),
+        ({"hookSpecificOutput": {"decision": {"message": "no"}}}, "behavior"),
+        ({"decision": "Block"}, "decision"),
+        ({"continue": 0}, "continue"),
+    ],
+)
+def test_a_word_that_is_not_known_is_a_failure_of_the_hook(answer: dict[str, Any], fault: str | None) -> None:
+    """So it denies, unless the hook was to go on: it is never taken for no opinion."""
+    if fault is None:
+        assert checked(answer)["hookSpecificOutput"].get("updatedInput") is None
+    else:
+        with pytest.raises(NoAnswerError, match=fault):
+            checked(answer)
 
 
 async def test_a_word_after_a_call_is_no_consent_to_changes(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ConfigError, PolicyError
 from sandbox_agent.events import Notice
 from sandbox_agent.frontends.sdk import updates
+from sandbox_agent.frontends.sdk.hook_output import checked
 from sandbox_agent.frontends.sdk.lines import Lines
 from sandbox_agent.frontends.sdk.wire import NoAnswerError, Wire
 from sandbox_agent.policy.hooks import DEFAULT_TIMEOUT_S, HookEvent
@@ -175,13 +176,12 @@ class SdkHooks:
         request: JsonObject = {"subtype": "hook_callback", "callback_id": hook.callback_id, "input": told}
         if about.get("tool_use_id"):
             request["tool_use_id"] = about["tool_use_id"]
-        return await self._wire.ask(request, hook.timeout_s)
+        return checked(await self._wire.ask(request, hook.timeout_s))
 
     def _answer(self, hook: SdkHook, answer: JsonObject, about: JsonObject) -> HookAnswer | None:
         if answer.get("async") is True:
             return None
-        specific = answer.get("hookSpecificOutput")
-        said: JsonObject = specific if isinstance(specific, dict) else {}
+        said: JsonObject = answer["hookSpecificOutput"]
         self._tell(answer, said)
         reason = said.get("permissionDecisionReason") or answer.get("reason")
         verdict = _VERDICTS.get(str(said.get("permissionDecision")))
@@ -205,7 +205,7 @@ class SdkHooks:
         return HookAnswer(
             verdict,
             str(reason) if reason else None,
-            updated if isinstance(updated, dict) else None,
+            updated,
             context if isinstance(context, str) and context else None,
         )
 
@@ -250,9 +250,9 @@ class SdkHooks:
                 if hook.goes_on:
                     continue
                 return f"a hook on the prompt failed: {exc}", []
-            specific = answer.get("hookSpecificOutput")
-            if isinstance(specific, dict) and isinstance(specific.get("additionalContext"), str):
-                contexts.append(specific["additionalContext"])
+            context = answer["hookSpecificOutput"].get("additionalContext")
+            if isinstance(context, str):
+                contexts.append(context)
             if answer.get("decision") == "block" or answer.get("continue") is False:
                 return str(answer.get("reason") or answer.get("stopReason") or "a hook does not let it in"), []
         return None, contexts
