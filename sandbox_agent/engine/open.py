@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,29 +18,26 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import anyio
 from anyio.abc import TaskGroup
 
-from sandbox_agent import __version__, registry
+from sandbox_agent import registry
 from sandbox_agent.config import RunConfig, config_dir, sessions_dir
 from sandbox_agent.engine import acceptance, egress, offered, project_instructions, session_hooks
 from sandbox_agent.engine.agent_types import FOLDER as AGENT_TYPES
 from sandbox_agent.engine.agent_types import AgentType, load_agent_types
+from sandbox_agent.engine.beginning import begin, bound_disk, start, tell
 from sandbox_agent.engine.beside import Ground
 from sandbox_agent.engine.budget import Budget
-from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.child import with_types
-from sandbox_agent.engine.container import facts_of, settings_to_go_on, spec_of
+from sandbox_agent.engine.container import settings_to_go_on, spec_of
 from sandbox_agent.engine.discarding import discard
-from sandbox_agent.engine.disk import DiskLimit
-from sandbox_agent.engine.drifting import look_now_and_then
 from sandbox_agent.engine.hooks import ProgramHook
 from sandbox_agent.engine.late import LoadingModel
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.model_choice import fallback_name, model_kind
-from sandbox_agent.engine.own_tools import names_of, pool_of, told
-from sandbox_agent.engine.past import EVENTS_FILE, Past, load_past, new_session_id, take_up
-from sandbox_agent.engine.placement import AUTO, Placement, forget
+from sandbox_agent.engine.own_tools import names_of, pool_of
+from sandbox_agent.engine.past import EVENTS_FILE, load_past, new_session_id
+from sandbox_agent.engine.placement import Placement
 from sandbox_agent.engine.planning import told_at_start
 from sandbox_agent.engine.proof import Proof
-from sandbox_agent.engine.reaping import reap_workspaces
 from sandbox_agent.engine.recording import recording_of
 from sandbox_agent.engine.replaying import Replaying
 from sandbox_agent.engine.secrecy import Secrecy
@@ -50,22 +46,20 @@ from sandbox_agent.engine.session import Approver, Rights, Session
 from sandbox_agent.engine.settling import settle_interrupted
 from sandbox_agent.engine.stage import late_sandbox, mask_of, open_workspace, stands_on
 from sandbox_agent.engine.subagents import Team
-from sandbox_agent.errors import SandboxAgentError, SandboxStartError
-from sandbox_agent.events import Notice, SandboxReady, SessionStarted
+from sandbox_agent.errors import SandboxAgentError
 from sandbox_agent.models.base import Model
 from sandbox_agent.models.prices import Prices
 from sandbox_agent.policy import saved
 from sandbox_agent.policy.hooks import check_programs_outside
 from sandbox_agent.policy.layers import CommandLine
 from sandbox_agent.policy.load import SAVED_RULES_FILE, check_outside_workspace, run_policy
-from sandbox_agent.policy.policy import Policy, SandboxSettings
+from sandbox_agent.policy.policy import Policy
 from sandbox_agent.prompts import prompt
 from sandbox_agent.sandboxes.endpoint import Endpoint, ping, resolve_endpoint
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.tools.base import Tool, ToolContext
 from sandbox_agent.tools.questions import Ask
 from sandbox_agent.workspaces.base import Workspace
-from sandbox_agent.workspaces.record import Record
 
 if TYPE_CHECKING:
     from sandbox_agent.engine.structured import StructuredAnswer
@@ -226,14 +220,14 @@ async def _open(config: RunConfig, own: Own, tasks: TaskGroup, *, called: bool) 
     way = way_out.opens if way_out is not None else None
     offered.attach(session, ask=own.ask, opens=way, planned=past is not None and past.planned)
     Team(types, policy.limits, session.jobs, *((past.agents, past.jobs) if past is not None else ())).attach(session)
-    _begin(session, config, settings, past, placement, named(servers))
+    begin(session, config, settings, past, placement, named(servers))
     start_servers(session, servers, Ground(sandbox, spec, settings, endpoint, folder, os.environ))
     session_hooks.attach(session, own.all_hooks)
     await project_instructions.attach(session, fresh=past is None)
     session.before_end = partial(_before_end, session)
-    _bound_disk(session, folder, settings)
-    _tell(session, settled)
-    _start(session, folder, past, way_out)
+    bound_disk(session, folder, settings)
+    tell(session, settled)
+    start(session, folder, past, way_out)
     return session
 
 
@@ -251,29 +245,6 @@ async def _workspace(
         raise
 
 
-def _start(session: Session, folder: Path, past: Past | None, way_out: egress.WayOut | None) -> None:
-    """Have the container start, and what goes with it."""
-    tape = session.tape
-    session.checkpoints = Checkpoints(
-        session.sandbox,
-        session.workspace,
-        folder,
-        emit=session.emit,
-        last_seq=lambda: tape.last_seq,
-        effects=session.effects,
-    )
-    session.tasks.start_soon(_start_sandbox, session, tape.last_seq, past.last_step if past else -1)
-    if way_out is not None:
-        session.tasks.start_soon(way_out.serve, session)
-
-
-def _tell(session: Session, settled: Sequence[str]) -> None:
-    for line in settled:
-        session.emit(Notice(level="warning", text=line))
-    for line in (*(f"policy: {line}" for line in session.policy.notes), *told(session.pool)):
-        session.emit(Notice(level="info", text=line))
-
-
 async def _before_end(session: Session) -> None:
     """Nothing runs any more when the hooks of the end look at the workspace, and the review after them."""
     await session.jobs.close()
@@ -285,56 +256,6 @@ async def _before_end(session: Session) -> None:
 def _instructions(policy: Policy, way_out: egress.WayOut | None) -> tuple[str, ...]:
     """What the model is told before the task."""
     return (prompt("system"), *egress.told_to_model(way_out), *told_at_start(policy.mode))
-
-
-def _say_at_start(session: Session, warnings: Iterable[str], lines: Iterable[str]) -> None:
-    for line in warnings:
-        session.emit(Notice(level="warning", text=line))
-    for line in lines:
-        session.emit(Notice(level="info", text=line))
-
-
-def _bound_disk(session: Session, folder: Path, settings: SandboxSettings) -> None:
-    disk_bytes = Record.load(folder).disk_bytes or settings.disk_bytes
-    session.disk = DiskLimit(session.workspace, session.sandbox, folder, disk_bytes)
-    if session.disk.warning is not None:
-        session.emit(Notice(level="warning", text=session.disk.warning))
-    if session.disk.watched:
-        session.tasks.start_soon(session.disk.watch)
-
-
-def _begin(
-    session: Session,
-    config: RunConfig,
-    settings: SandboxSettings,
-    past: Past | None,
-    placement: Placement | None,
-    servers: tuple[dict[str, str], ...],
-) -> None:
-    session.emit(
-        SessionStarted(
-            session_id=session.id,
-            model=config.model,
-            workspace=str(session.workspace.host),
-            workspace_mode=session.workspace.mode,
-            image=settings.image,
-            policy=session.policy.name,
-            mode=session.mode.value,
-            tools=tuple(tool.name for tool in session.pool.tools),
-            version=__version__,
-            resumed_from=past.session_id if past else None,
-            sandbox=facts_of(settings),
-            mcp_servers=servers,
-        )
-    )
-    if placement is not None and config.workspace_mode == AUTO:
-        session.emit(Notice(level="info", text=placement.line))
-    session.pass_on_notes()
-    if past is None:
-        return
-    take_up(session, past)
-    for warning in filter(None, (past.warning, past.moved_to(session.workspace.host))):
-        session.emit(Notice(level="warning", text=warning))
 
 
 def _model(config: RunConfig) -> Callable[[], Model]:
@@ -374,40 +295,6 @@ def reachable_engine() -> Endpoint:
     endpoint = resolve_endpoint(os.environ)
     ping(endpoint)
     return endpoint
-
-
-async def _start_sandbox(session: Session, after_seq: int, recorded: int) -> None:
-    started = time.monotonic()
-    try:
-        info = await session.sandbox.start()
-    except SandboxAgentError as exc:
-        if isinstance(exc, SandboxStartError):
-            forget()
-        session.checkpoints = None
-        session.fail(exc)
-        return
-    session.pass_on_notes()
-    session.emit(
-        SandboxReady(
-            container_id=info.id,
-            isolation=info.isolation,
-            transport=info.transport,
-            start_s=time.monotonic() - started,
-        )
-    )
-    for line in info.notes:
-        session.emit(Notice(level="info", text=line))
-    if session.checkpoints is not None:
-        try:
-            await session.checkpoints.begin(after_seq=after_seq, recorded=recorded)
-        except SandboxAgentError as exc:
-            session.fail(exc)
-            return
-    session.tasks.start_soon(look_now_and_then, session.tell_drift)
-    try:
-        await reap_workspaces()
-    except (SandboxAgentError, OSError) as exc:
-        session.emit(Notice(level="info", text=f"what earlier sessions left could not be removed: {exc}"))
 
 
 async def _close(session: Session) -> None:
