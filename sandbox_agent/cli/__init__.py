@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import warnings
 from collections.abc import Sequence
 
 import click
@@ -73,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Imports make many objects and no garbage: collecting meanwhile costs 15 % of a start. A run turns it on again.
     gc.disable()
     fill_closed()
+    # `requests` has this filter too, but what another thread imports meanwhile can take it back.
+    warnings.filterwarnings("ignore", message="SOCKS support in urllib3 requires")
     try:
         code = cli.main(arguments, prog_name="sandbox-agent", standalone_mode=False)
     except (click.ClickException, click.Abort, SandboxAgentError, Terminated) as exc:

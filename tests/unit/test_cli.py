@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import click
@@ -208,3 +209,14 @@ def test_a_closed_stream_is_the_null_device(closed: str) -> None:
     done = subprocess.run(shell, capture_output=True, timeout=60, check=False)
 
     assert (done.returncode, done.stderr) == (0, b"True False")
+
+
+def test_a_library_without_its_extra_says_nothing_to_people() -> None:
+    """It did now and then, with a path of ours: two threads import at the same time at the start of a run."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.resetwarnings()
+        call("--version")
+        warnings.warn("SOCKS support in urllib3 requires the installation of PySocks", stacklevel=1)
+        warnings.warn("something else", stacklevel=1)
+
+    assert [str(one.message) for one in said] == ["something else"]
