@@ -7,10 +7,17 @@ import os
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from sandbox_agent.policy.shell import ShellAnalysis, look_again
+from sandbox_agent.policy.shell.analyse import STARVED_TRIES
 from sandbox_agent.policy.shell.parser import shfmt_binary
+
+analyse_module = import_module("sandbox_agent.policy.shell.analyse")
 
 PROGRAM = """
 import json, os, sys
@@ -58,6 +65,9 @@ found.append(shown(analyse("id")))
 parser("#!/bin/sh\\n" + good)
 found += [shown(analyse("ls")), shown(look_again("ls"))]
 found += [shown(look_again(text, after_s=0)) for text in ("ls", "sh -c 'ls'", "id")]
+count = place.with_name("count")
+parser(f"#!/bin/sh\\necho x >> {count}; test $(wc -l < {count}) -gt 1 || exec sleep 60\\n" + good)
+found.append(shown(look_again("pwd")))
 print(json.dumps(found))
 """
 FAILING = {
@@ -106,7 +116,8 @@ def test_a_command_is_asked_or_denied(tmp_path: Path) -> None:
 
 def test_a_reading_that_ran_out_of_time_is_kept_for_one_call_only(tmp_path: Path) -> None:
     """All who ask about a call get one answer; the next call with the text is read anew. What is wrong with the text
-    stays, and no second reading is left out because it was not done in time."""
+    stays, and no second reading is left out because it was not done in time. One that got no time is read again at once.
+    """
     found = run(AGAIN, f'exec {shlex.quote(str(shfmt_binary()))} "$@"', tmp_path)
 
     late = ["reading it took too long", True, 0]
@@ -115,3 +126,22 @@ def test_a_reading_that_ran_out_of_time_is_kept_for_one_call_only(tmp_path: Path
     assert found[3:5] == [late, late]
     assert found[5:7] == [[None, False, 1], [None, False, 2]]
     assert found[7] == found[2]
+    assert found[8] == [None, False, 1]
+
+
+@pytest.mark.parametrize(("starved", "tries"), [(True, STARVED_TRIES + 1), (False, 1)])
+def test_only_a_starved_reading_is_tried_again_and_not_for_ever(
+    starved: bool, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that takes long itself would take long again."""
+    made: list[str] = []
+
+    def late(command: str) -> ShellAnalysis:
+        made.append(command)
+        return ShellAnalysis(command, problem="reading it took too long", passing=True, starved=starved)
+
+    monkeypatch.setattr(analyse_module, "_analysed", late)
+    command = f"echo starved {starved}"
+    assert look_again(command).passing
+    assert made == [command] * tries
+    analyse_module.forget()

@@ -29,6 +29,7 @@ MAX_KEPT = 512
 """Texts whose analysis is kept: more than an answer of a model has calls."""
 PASSING_S = 5.0
 """How long a reading that failed for want of time holds: one call is looked at several times in a row."""
+STARVED_TRIES = 10
 NULL_DEVICE = "/dev/null"
 _NETWORK_DEVICES = ("/dev/tcp/", "/dev/udp/")
 
@@ -41,7 +42,7 @@ class ShellAnalysis:
     simple commands at any depth, with those that wrappers run. `guesses` may be run too, for deny and ask rules.
     `only_reads` is True if every part is on the read-only list with static words and writes nothing; `read_only` if,
     besides, none changes the folder, so that it may run beside other calls. `passing`: the problem was the
-    machine's and not the text's.
+    machine's and not the text's; `starved`: for certain, so that it is worth to read the text again at once.
     """
 
     command: str
@@ -52,6 +53,7 @@ class ShellAnalysis:
     only_reads: bool = False
     read_only: bool = False
     passing: bool = False
+    starved: bool = False
 
     def accesses(self, cwd: str = WORKSPACE_MOUNT) -> tuple[PathAccess, ...]:
         """The files the command plainly names, absolute in the container, for the gate to resolve. Without repeats;
@@ -141,12 +143,19 @@ def analyse(command: str) -> ShellAnalysis:
 
 
 def look_again(command: str, *, after_s: float = PASSING_S) -> ShellAnalysis:
-    """The same for a text that may have been seen before: a problem that was the machine's is not held against it."""
+    """The same for a text that may have been seen before: a problem that was the machine's is not held against it.
+    Where the machine had no time for it at all it is read again a few times, so that a decision hangs on the text."""
     kept = _kept(command)
     found = kept.analysis
     if found is not None and found.passing and time.monotonic() - kept.made_s >= after_s:
         kept.analysis = None
-    return analyse(command)
+    found = analyse(command)
+    for _ in range(STARVED_TRIES):
+        if not found.starved:
+            break
+        kept.analysis = None
+        found = analyse(command)
+    return found
 
 
 def forget() -> None:
@@ -158,7 +167,7 @@ def _analysed(command: str) -> ShellAnalysis:
     try:
         found = collect(command)
     except UnreadableError as exc:
-        return ShellAnalysis(command, problem=str(exc), passing=exc.passing)
+        return ShellAnalysis(command, problem=str(exc), passing=exc.passing, starved=exc.starved)
     commands, concerns = found.commands, found.concerns
     problem, more = _beyond_caps(commands)
     if problem is not None:

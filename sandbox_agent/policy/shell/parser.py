@@ -9,6 +9,7 @@ import contextlib
 import functools
 import importlib.metadata
 import json
+import os
 import re
 import subprocess
 import threading
@@ -37,12 +38,14 @@ Node = dict[str, Any]
 class UnreadableError(ValueError):
     """The text is not bash, or is beyond a cap, or the parser is missing or failed. The message says which.
 
-    `passing` is True for what may be otherwise the next time: a busy machine, not the text.
+    `passing` is True for what may be otherwise the next time: a busy machine, not the text. `starved` says that it was
+    the machine: the parser had got hardly any of its time.
     """
 
-    def __init__(self, text: str, *, passing: bool = False) -> None:
+    def __init__(self, text: str, *, passing: bool = False, starved: bool = False) -> None:
         super().__init__(text)
         self.passing = passing
+        self.starved = starved
 
 
 def parse(text: str, *, dialect: str = "bash", timeout_s: float = PARSE_TIMEOUT_S) -> Node:
@@ -149,7 +152,13 @@ def _talk(process: subprocess.Popen[bytes], raw: bytes, timeout_s: float) -> byt
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
-    timer = threading.Timer(timeout_s, process.kill)
+    starved: list[bool] = []
+
+    def out_of_time() -> None:
+        starved.append(_cpu_s(process.pid) < timeout_s / 2)
+        process.kill()
+
+    timer = threading.Timer(timeout_s, out_of_time)
     timer.daemon = True
     timer.start()
     try:
@@ -166,10 +175,20 @@ def _talk(process: subprocess.Popen[bytes], raw: bytes, timeout_s: float) -> byt
     finally:
         timer.cancel()
     if code < 0:
-        raise UnreadableError("reading it took too long", passing=True)
+        raise UnreadableError("reading it took too long", passing=True, starved=any(starved))
     if code != 0:
         raise UnreadableError("it is not valid bash: " + _fault(fault))
     return tree
+
+
+def _cpu_s(pid: int) -> float:
+    """What a process of ours has computed so far; endless where that is not known."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            user, system = file.read().rpartition(b")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError):
+        return float("inf")
 
 
 def _fault(raw: bytes) -> str:
