@@ -116,8 +116,8 @@ def test_a_command_is_asked_or_denied(tmp_path: Path) -> None:
 
 def test_a_reading_that_ran_out_of_time_is_kept_for_one_call_only(tmp_path: Path) -> None:
     """All who ask about a call get one answer; the next call with the text is read anew. What is wrong with the text
-    stays, and no second reading is left out because it was not done in time. One that got no time is read again at once.
-    """
+    stays, and no second reading is left out because it was not done in time. One that got no time
+    is read again at once."""
     found = run(AGAIN, f'exec {shlex.quote(str(shfmt_binary()))} "$@"', tmp_path)
 
     late = ["reading it took too long", True, 0]
