@@ -63,6 +63,10 @@ def test_rules_modes_and_models_are_taken_over() -> None:
     [
         (("--add-dir", "/tmp"), "--add-dir"),
         (("--session-mirror",), "--session-mirror"),
+        (("--plugin-dir", "x"), "--plugin-dir"),
+        (("--session-id=x",), "--session-id"),
+        (("--resume-session-at=x",), "--resume-session-at"),
+        (("--resume-drops-turn=1",), "--resume-drops-turn"),
         (("--fork-session",), "--fork-session"),
         (("--permission-mode", "auto"), "auto"),
         (("--permission-prompt-tool", "mcp__x__y"), "mcp__x__y"),
