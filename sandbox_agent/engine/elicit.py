@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from sandbox_agent.tools.questions import Ask, Choice, Question, Reply
 from sandbox_agent.types import JsonObject
 
-MAX_FIELDS = 12
+MAX_FIELDS = 20
 AT_ONCE = 4
 """Questions that are put together."""
 
