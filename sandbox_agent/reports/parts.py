@@ -32,9 +32,10 @@ class Item:
 
 @dataclass(slots=True, kw_only=True)
 class Said(Item):
-    """Text of the person ("user"), the model ("assistant", "thinking") or the folder ("instructions")."""
+    """Text of the person ("user"), the model ("assistant", "thinking"), the folder ("instructions"), or of whoever else
+    told a model something ("told"): a parent agent, the engine, or the person once more."""
 
-    who: Literal["user", "assistant", "thinking", "instructions"]
+    who: Literal["user", "told", "assistant", "thinking", "instructions"]
     text: str
 
 

@@ -44,6 +44,8 @@ from sandbox_agent.reports.story import Story, text_of
 from sandbox_agent.tape import Entry, read_tape
 
 MAIN = "main"
+OURS = "Note from the program"
+"""How the model is told what no person said, such as the end of a job between two tasks."""
 
 
 def read(path: Path) -> Story:
@@ -101,7 +103,7 @@ class _Teller:
             case ToolResultsMessage(content=content):
                 said = text_of(block for block in content if block.get("type") == "text")
                 if said:
-                    self._add(event, Said(seq=entry.seq, time_unix_s=entry.time_unix_s, who="user", text=said))
+                    self._add(event, Said(seq=entry.seq, time_unix_s=entry.time_unix_s, who="told", text=said))
             case _:
                 if isinstance(event, McpServerChanged):
                     story.servers[event.server] = event
@@ -139,8 +141,10 @@ class _Teller:
                 self._said(entry, "instructions", text_of(content))
             case UserMessage(content=content):
                 text = text_of(content)
-                self._said(entry, "user", text)
-                if event.agent_id == MAIN and self._task is None:
+                begins = event.agent_id == MAIN and self._task is None
+                # What comes later may be the person's or ours; the record does not say. A sub-agent hears its parent.
+                self._said(entry, "user" if begins and not text.startswith(OURS) else "told", text)
+                if begins:
                     self._task = Task(text=text, time_unix_s=entry.time_unix_s, inherited=self._inherited)
                     self._task.last_unix_s = entry.time_unix_s
                     story.tasks.append(self._task)

@@ -18,6 +18,7 @@ from sandbox_agent.events import (
     ToolStarted,
     UserMessage,
 )
+from sandbox_agent.prompts import prompt
 from sandbox_agent.reports import costs
 from sandbox_agent.reports.kinds import KINDS
 from sandbox_agent.reports.parts import Aside, Call, Said
@@ -167,3 +168,21 @@ def test_a_session_that_was_killed_costs_what_its_answers_cost() -> None:
         for one in long_session(40)
     ]
     assert story(unpriced).cost_usd is None
+
+
+def test_only_what_a_person_said_is_theirs() -> None:
+    """A sub-agent hears its parent, and what comes during a task may be the engine's."""
+    told = story(
+        [
+            STARTED,
+            asked("Do it."),
+            asked("Only a few tokens are left."),
+            dataclasses.replace(asked("Look around."), agent_id="agent-1", parent_id="main"),
+            DONE,
+            asked(prompt("engine/job_ended")),
+            DONE,
+        ]
+    )
+    said = [(one.who, one.text.partition(" ")[0]) for one in told.items if isinstance(one, Said)]
+    assert said == [("user", "Do"), ("told", "Only"), ("told", "Look"), ("told", "Note")]
+    assert "To the model" in KINDS["html"](told)

@@ -13,7 +13,13 @@ from sandbox_agent.reports.html.dom import Markup, badge, block, el, facts, join
 from sandbox_agent.reports.parts import Aside, Call, Item, Job, Request, Said, Work
 from sandbox_agent.reports.story import text_of
 
-_SPEAKERS = {"user": "Person", "assistant": "Model", "thinking": "Thinking", "instructions": "Folder's instructions"}
+_SPEAKERS = {
+    "user": "Person",
+    "told": "To the model",
+    "assistant": "Model",
+    "thinking": "Thinking",
+    "instructions": "Folder's instructions",
+}
 _OUTCOMES = {"ok": "good", "failed": "bad", "denied": "bad", "discarded": "quiet", "unfinished": "warn"}
 _TONES = {"info": "quiet", "warning": "warn", "bad": "bad", "good": "good"}
 _DIFF = {"+": "add", "-": "del", "@": "hunk", "h": "head", "\\": "hunk", " ": "same"}
