@@ -50,6 +50,12 @@ def run_task(
     if "sarif" in reports:
         options["allow"] = (*options["allow"], FINDINGS)
     if input_format == "stream-json":
+        if reports:
+            raise ConfigError(
+                "--report and --input stream-json exclude each other: `sandbox-agent report last` writes it"
+            )
+        if repeat is not None or jobs is not None:
+            raise ConfigError("--repeat and --input stream-json exclude each other: it is one task, many times")
         return talk(config_of(**options), stdin_is_task=stdin_is_task, apply=apply, output=output)
     if repeat is not None or jobs is not None:
         if reports:

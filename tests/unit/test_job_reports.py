@@ -69,6 +69,17 @@ def test_the_command_line_refuses_it_before_anything_starts(tmp_path: Path) -> N
     assert "--report is of one run" in many.err
 
 
+@pytest.mark.parametrize(
+    "option", [("--report", "html=x"), ("--repeat", "2"), ("--check", "true"), ("--record", "x"), ("--apply", "ask")]
+)
+def test_what_is_of_one_task_goes_not_with_many_messages(tmp_path: Path, option: tuple[str, str]) -> None:
+    """It is refused by name, and never left out in silence."""
+    streams = ("--input", "stream-json", "--output", "stream-json")
+    ended = call("run", "-w", str(tmp_path), "-p", *streams, *option, "--model", "script:x", "-")
+    assert (ended.code, option[0] in ended.err) == (2, True)
+    assert json.loads(ended.out)["status"] == "config_error"
+
+
 def test_reports_are_of_the_record_and_leave_the_exit_code(job: Job, tmp_path: Path) -> None:
     """Whatever that is."""
     job.summary.feed(STARTED)
