@@ -13,6 +13,8 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from sandbox_agent.events import dumps
+
 _GROUP = 4
 MIN_CHARS = 2 * _GROUP
 
@@ -58,11 +60,13 @@ class _Index(NamedTuple):
 class Finder:
     """Looks for texts, each with a label."""
 
-    def __init__(self, texts: Mapping[str, str], wraps: Collection[str]) -> None:
-        """`wraps` are those that are found across line ends too. All must have `MIN_CHARS` at least."""
+    def __init__(self, texts: Mapping[str, str], wraps: Collection[str], written: Collection[str] = ()) -> None:
+        """`wraps` are those that are found across line ends too, `written` pieces of those that bytes are written out
+        with. All must have `MIN_CHARS` at least."""
         self._labels = dict(texts)
         self._index = _Index.of(self._labels)
         self._wrapped = _Index.of(wraps)
+        self._written = _Index.of(written)
         self._sorted = sorted(self._labels)
         self._longest = max(map(len, self._sorted), default=0)
         self._beginnings = {text[:size] for text in self._sorted for size in (1, 2)}
@@ -74,6 +78,9 @@ class Finder:
         found = list(self._direct(text, self._index))
         if "\n" in text:
             found += self._across_lines(text)
+        for start, part in dumps.parts(text):
+            if any(self._direct(dumps.bare_digits(part), self._written)):
+                found += (Span(start + one.start, start + one.end, one.label) for one in self._written_out(part))
         return _merged(found)
 
     def held_from(self, text: str) -> int:
@@ -102,7 +109,23 @@ class Finder:
                 start = number * _GROUP - offset
                 for wanted in index.by_beginning.get(text[start : start + MIN_CHARS], ()) if start >= 0 else ():
                     if text.startswith(wanted, start):
-                        yield Span(start, start + len(wanted), self._labels[wanted])
+                        yield Span(start, start + len(wanted), self._labels.get(wanted, ""))
+
+    def _written_out(self, text: str) -> Iterator[Span]:
+        """What is found in the digits of bytes alone, one span a line, and the characters that a dump has beside it."""
+        for reading in dumps.readings(text):
+            for span in self._direct(reading.digits, self._wrapped):
+                rows: dict[int, Span] = {}
+                for start, end in sorted(reading.places[span.start // 2 : (span.end + 1) // 2]):
+                    line = text.find("\n", start)
+                    before = rows.get(line)
+                    rows[line] = Span(before.start if before else start, end, span.label)
+                yield from rows.values()
+                for line in rows:
+                    last = max(end for _, end in reading.places if line < 0 or end <= line)
+                    beside = dumps.characters_beside(text, last)
+                    if beside is not None:
+                        yield Span(*beside, span.label)
 
     def _across_lines(self, text: str) -> Iterator[Span]:
         run: list[_Line] = []

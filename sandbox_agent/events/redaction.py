@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from sandbox_agent.events.base import Event
 from sandbox_agent.events.calls import ToolResultsMessage
+from sandbox_agent.events.dumps import windows
 from sandbox_agent.events.encodings import MIN_FORM_CHARS, forms
 from sandbox_agent.events.finding import Finder, Span
 from sandbox_agent.events.session import AssistantMessage, ConversationCompacted, UserMessage
@@ -61,12 +62,14 @@ class Redactor:
             return left_out
         found: dict[str, str] = {}
         wraps: set[str] = set()
-        for value, label in known.items():
-            for form in (form for part in _parts(value) for form in forms(part)):
+        written: set[str] = set()
+        for part, label in ((part, label) for value, label in known.items() for part in _parts(value)):
+            written.update(windows(part.encode("utf-8", "surrogateescape")))
+            for form in forms(part):
                 found.setdefault(form.text, label)
                 if form.wraps:
                     wraps.add(form.text)
-        self._known, self._finder = known, Finder(found, wraps)
+        self._known, self._finder = known, Finder(found, wraps, written)
         return left_out
 
     def text(self, text: str) -> str:
