@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import json
+import logging
 import os
 import socket
 import sys
@@ -123,6 +124,9 @@ def listening_socket(port: int) -> socket.socket:
 
 async def serve_http(server: Server[Any], sock: socket.socket, token: str) -> None:
     """Serve clients that have the token, until cancelled. Requests for another host or of another site are refused."""
+    # What the package tells of refused requests has their headers in it, as they came.
+    logging.getLogger("mcp.server").addHandler(logging.NullHandler())
+    logging.getLogger("mcp.server").propagate = False
     app = server.streamable_http_app(streamable_http_path=PATH, host=HOST)
     config = uvicorn.Config(
         _TokenNeeded(app, token), log_level="critical", access_log=False, lifespan="on", timeout_graceful_shutdown=0
@@ -156,12 +160,13 @@ class _TokenNeeded:
 
     def __init__(self, app: Any, token: str) -> None:
         self._app = app
-        self._expected = b"Bearer " + token.encode()
+        self._token = token.encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            given = [value for name, value in scope["headers"] if name == b"authorization"]
-            if len(given) != 1 or not hmac.compare_digest(given[0], self._expected):
+            given = [value.partition(b" ") for name, value in scope["headers"] if name == b"authorization"]
+            # The word before the token may be in any case; the token may not.
+            if len(given) != 1 or given[0][0].lower() != b"bearer" or not hmac.compare_digest(given[0][2], self._token):
                 headers = [(b"www-authenticate", b"Bearer"), (b"content-type", b"text/plain")]
                 await send({"type": "http.response.start", "status": 401, "headers": headers})
                 await send({"type": "http.response.body", "body": b"the token is missing or wrong\n"})

@@ -88,6 +88,8 @@ async def test_http_takes_the_token_only_and_ends_at_once(program: Program) -> N
                 ({"Authorization": "Bearer wrong"}, 401),
                 ({**right, "Host": "example.org"}, 421),
                 ({**right, "Origin": "http://example.org"}, 403),
+                ({"Authorization": f"bearer {TOKEN}", "Origin": "http://example.org"}, 403),
+                ({"Authorization": f"Basic {TOKEN}"}, 401),
             ):
                 assert (await http.post(url, headers=headers, json={})).status_code == code
             assert (await http.get(url.replace("/mcp", "/"))).status_code == 401
