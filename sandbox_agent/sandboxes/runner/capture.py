@@ -53,10 +53,16 @@ class Capture:
             self._spill_fd = None
 
     def _begin_spill(self, path: bytes) -> None:
-        """The file must be new: a link or a file that a command put there is never written to."""
+        """The file must be new, in a folder that is no link: nothing that a command put there leads elsewhere."""
+        folder, name = os.path.split(path)
         try:
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            self._spill_fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            room = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                self._spill_fd = os.open(name, flags, 0o600, dir_fd=room)
+            finally:
+                os.close(room)
         except OSError:
             return  # the caller sees that there is no spill file; the kept output stands
         self.spilled = True
