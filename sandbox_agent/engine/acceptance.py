@@ -53,9 +53,16 @@ LONGEST_S = 24 * 3600
 SHOWN_PATHS = 1_000
 
 ENVIRONMENT = MappingProxyType(
-    {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": "/dev/null"}
+    {
+        "GIT_CONFIG_COUNT": "2",
+        "GIT_CONFIG_KEY_0": "core.hooksPath",
+        "GIT_CONFIG_VALUE_0": "/dev/null",
+        "GIT_CONFIG_KEY_1": "core.fsmonitor",
+        "GIT_CONFIG_VALUE_1": "false",
+    }
 )
-"""A hook of the agent's in `.git` does not run. Filters that its `.git/config` names would: nothing turns those off."""
+"""A hook of the agent's in `.git` does not run, nor its monitor. Filters and `diff.external` of its `.git/config`
+would: nothing turns those off."""
 
 
 @dataclass(frozen=True, slots=True)

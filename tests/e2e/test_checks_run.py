@@ -16,6 +16,10 @@ CHEAT = (
 CLEAN = (
     'test -z "$(ls -A /tmp; ls -A ~)" && test -z "$GIVEN" && cat a.txt tests/* && echo dirt > dirt && echo dirt > a.txt'
 )
+OF_GIT = (
+    "git init -q /tmp/r && cd /tmp/r && git config core.fsmonitor 'touch /tmp/ran; false' && git status >/dev/null && "
+    "test ! -e /tmp/ran && cd /workspace"
+)
 BEFORE = 'test "$(ls tests)" = "$(printf "gone\\nrun.sh")" && sh tests/run.sh && test ! -e dirt && cat a.txt'
 
 
@@ -31,7 +35,7 @@ def project(program: Program) -> Program:
 def test_each_check_has_a_clean_container_on_the_result(project: Program) -> None:
     """Nothing of the agent is there but its tree, nor of another check; all pass, so the result is applied."""
     script = project.script([{"text": "Now.", "tools": [bash(CHEAT)]}, DONE])
-    checks = ("--check", CLEAN, "--check", "test ! -e dirt && cat a.txt")
+    checks = ("--check", CLEAN, "--check", f"{OF_GIT} && test ! -e dirt && cat a.txt")
     ended = project.call("run", "--output", "json", "--apply", "always", "--mode", "bypassPermissions",
                          "--model", script, *checks, "x")  # fmt: skip
 
