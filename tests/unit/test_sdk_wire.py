@@ -122,6 +122,26 @@ async def test_a_stream_that_cannot_be_waited_for_never_blocks() -> None:
     os.close(fd)
 
 
+async def test_a_reader_that_goes_is_noticed_while_nothing_is_written() -> None:
+    """A program that was killed during a long command: nobody waits for what that says."""
+    (ours_in, say), (hear, ours_out) = os.pipe(), os.pipe()
+    wire = Wire(ours_in, ours_out)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wire.watch)
+            tasks.start_soon(wire.write)
+            wire.send({"type": "result"})
+            await wire.written()
+            assert os.read(hear, 100)
+            await anyio.wait_all_tasks_blocked()
+            assert not wire.gone.is_set()
+            os.close(hear)
+            await wire.gone.wait()
+            tasks.cancel_scope.cancel()
+    for fd in (ours_in, say, ours_out):
+        os.close(fd)
+
+
 async def test_what_is_no_frame_ends_the_input_in_words() -> None:
     """A line that is no JSON object is nothing to guess about."""
     for line in (b"nonsense", b"[1]"):

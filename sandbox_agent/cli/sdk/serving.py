@@ -88,6 +88,7 @@ async def _run(settings: SdkSettings, out: int, *, own_codes: bool) -> int:
     async with anyio.create_task_group() as tasks:
         await tasks.start(stop.watch, tasks)
         tasks.start_soon(wire.write)
+        tasks.start_soon(wire.watch)
         with stop.open_scope() as scope:
             stop.interrupt = driver.interrupt
             tasks.start_soon(_end_when_gone, wire, stop)

@@ -83,9 +83,19 @@ class Wire:
                 self._more = anyio.Event()
                 await self._more.wait()
         except (BrokenPipeError, ConnectionResetError):
-            self._lines.clear()
-            self.gone.set()
-            self._written.set()
+            self._lost()
+
+    async def watch(self) -> None:
+        """Notice that the reader of a pipe is gone (a program that was killed), also while nothing is to be written."""
+        if stat.S_ISFIFO(os.fstat(self._write_fd).st_mode):
+            # Its writing end has nothing to read, ever: what wakes us is the other end's closing.
+            await anyio.wait_readable(self._write_fd)
+            self._lost()
+
+    def _lost(self) -> None:
+        self._lines.clear()
+        self.gone.set()
+        self._written.set()
 
     async def _write(self, data: bytes) -> None:
         place = 0
