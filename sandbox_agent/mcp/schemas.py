@@ -21,6 +21,7 @@ import referencing.exceptions
 from jsonschema import validators
 from pydantic import RootModel, model_validator
 
+from sandbox_agent.mcp.dialects import VALUES, modern, schemas_in
 from sandbox_agent.types import JsonObject, nests_too_deep
 
 MAX_SCHEMA_CHARS = 64 * 1024
@@ -43,7 +44,6 @@ _UNCHECKED = frozenset(
     {"pattern", "patternProperties", "format", "uniqueItems", "unevaluatedProperties", "unevaluatedItems"}
     | {"$id", "$schema", "$anchor", "$dynamicRef", "$dynamicAnchor"}
 )
-_VALUES = ("const", "enum", "default", "examples")
 _SHOWN_FAULTS = 5
 _SHOWN_CHARS = 200
 
@@ -68,11 +68,10 @@ def adapted(schema: Any) -> JsonObject:
         raise UnusableSchemaError("its input schema is not an object")
     if nests_too_deep(schema):
         raise UnusableSchemaError("its input schema is nested too deeply")
-    if len(json.dumps(schema, default=str)) > MAX_SCHEMA_CHARS:
-        raise UnusableSchemaError(f"its input schema is over {MAX_SCHEMA_CHARS // 1024} KiB")
-    if parts_of(schema) > MAX_PARTS:
-        raise UnusableSchemaError(f"its input schema has over {MAX_PARTS:,} parts")
-    made = _root(copy.deepcopy(schema), [MAX_UNFOLDED])
+    _check_size(schema)
+    newest = modern(schema)
+    _check_size(newest)  # with what it refers to by its place
+    made = _root(newest, [MAX_UNFOLDED])
     _check_refs(made)
     made.setdefault("properties", {})
     if len(_fields(made)) > MAX_PROPERTIES:
@@ -88,6 +87,13 @@ def adapted(schema: Any) -> JsonObject:
         said = exc.message if isinstance(exc, jsonschema.SchemaError) else "it refers to itself too deeply"
         raise UnusableSchemaError(f"its input schema is not valid: {said[:_SHOWN_CHARS]}") from exc
     return plain
+
+
+def _check_size(schema: JsonObject) -> None:
+    if len(json.dumps(schema, default=str)) > MAX_SCHEMA_CHARS:
+        raise UnusableSchemaError(f"its input schema is over {MAX_SCHEMA_CHARS // 1024} KiB")
+    if parts_of(schema) > MAX_PARTS:
+        raise UnusableSchemaError(f"its input schema has over {MAX_PARTS:,} parts")
 
 
 def _root(schema: JsonObject, left: list[int]) -> JsonObject:
@@ -163,20 +169,9 @@ def _target(schema: JsonObject, ref: Any) -> JsonObject:
 
 
 def _check_refs(schema: JsonObject) -> None:
-    for ref in _refs(schema):
-        if ref != "#":
-            _target(schema, ref)
-
-
-def _refs(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        if "$ref" in value and not isinstance(value["$ref"], dict):
-            yield value["$ref"]
-        for one in value.values():
-            yield from _refs(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _refs(one)
+    for one in schemas_in(schema):
+        if "$ref" in one and one["$ref"] != "#":
+            _target(schema, one["$ref"])
 
 
 def _plain(value: Any, *, names: bool = False) -> Any:
@@ -194,7 +189,7 @@ def _plain(value: Any, *, names: bool = False) -> Any:
     if isinstance(text, str) and len(text) > MAX_DESCRIPTION_CHARS:
         kept["description"] = text[:MAX_DESCRIPTION_CHARS] + "..."
     return {
-        key: one if key in _VALUES else _plain(one, names=key in ("properties", "$defs", "definitions"))
+        key: one if key in VALUES else _plain(one, names=key in ("properties", "$defs", "definitions"))
         for key, one in kept.items()
     }
 
@@ -258,7 +253,7 @@ def _unpatterned(value: Any, *, names: bool = False) -> Any:
     # Which fields are further ones depends on the patterns of names.
     free = {"additionalProperties"} if "patternProperties" in value else set()
     return {
-        key: one if key in _VALUES else _unpatterned(one, names=key in ("properties", "$defs", "definitions"))
+        key: one if key in VALUES else _unpatterned(one, names=key in ("properties", "$defs", "definitions"))
         for key, one in value.items()
         if key not in _UNCHECKED and key not in free
     }

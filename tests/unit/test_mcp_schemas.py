@@ -55,6 +55,15 @@ def _taken(schema: Any) -> None:
             ["x"],
         ),
         ({"properties": {"me": {"$ref": "#"}}}, ["me"], []),
+        (
+            {"properties": {"default": {"$ref": "#/properties/enum"}, "enum": {"type": "string"}}},
+            ["default", "enum"],
+            [],
+        ),
+        ({"properties": {"x": {"type": "string"}, "y": {"$ref": "#/properties/x"}}}, ["x", "y"], []),
+        ({"properties": {"x": {"anyOf": [{"$ref": "#/properties/x"}, {}]}}}, ["x"], []),
+        ({"anyOf": [{"properties": {"x": {}}}, {"$ref": "#/anyOf/0"}]}, ["x"], []),
+        ({"properties": {"x": {"type": "any", "description": None, "required": True}}}, ["x"], []),
     ],
 )
 def test_a_schema_becomes_one_that_the_api_takes(schema: Any, fields: list[str], needed: list[str]) -> None:
@@ -78,6 +87,20 @@ def test_a_schema_becomes_one_that_the_api_takes(schema: Any, fields: list[str],
         ({"$ref": "#/$defs/d0", "$defs": DOUBLING}, "over 100 others"),
         ({"$ref": "https://evil.example/schema"}, "refers to 'https://evil.example/schema'"),
         ({"properties": {"x": {"$ref": "#/$defs/none"}}}, "which is not in it"),
+        ({"properties": {"x": {"$ref": "#/properties/none"}}}, "which is not in it"),
+        ({"$ref": "#/anyOf/0", "anyOf": [{"$ref": "#/anyOf/0"}]}, "refers to itself"),
+        ({"properties": {f"p{n}": {"$ref": f"#/properties/p{n}"} for n in range(101)}}, "refers to"),
+        (
+            {
+                "properties": {"a": {"enum": ["x" * 2_000]}}
+                | {f"p{n}": {"$ref": f"#/{'/' * n}properties/a"} for n in range(9)}
+            },
+            "which is not in it",
+        ),
+        (
+            {"properties": {f"p{n}": {"a": {"enum": ["x" * 600]}, "$ref": f"#/properties/p{n}/a"} for n in range(90)}},
+            "64 KiB",
+        ),
         ({"$ref": {"a": 1}}, "refers to"),
         ({"properties": {"a b": {}}}, "'a b'"),
         ({"properties": {"": {}}}, "''"),
@@ -109,6 +132,27 @@ def test_what_cannot_be_made_one_is_said(schema: Any, said: str) -> None:
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.parametrize(
+    ("field", "fits", "fits_not"),
+    [
+        ({"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}, ["a", 1, None], [1]),
+        ({"items": [{"type": "string"}], "additionalItems": False}, ["a"], ["a", "b"]),
+        ({"type": "number", "minimum": 0, "exclusiveMinimum": True}, 0.1, 0),
+        ({"type": "number", "maximum": 0, "exclusiveMaximum": False}, 0, 1),
+        ({"$ref": "#/properties/other/items"}, 1, "a"),
+        ({"enum": [{"$ref": "#/properties/x", "required": True}]}, {"$ref": "#/properties/x", "required": True}, 1),
+    ],
+)
+def test_what_older_drafts_say_is_said_in_the_newest(field: Any, fits: Any, fits_not: Any) -> None:
+    """It means the same."""
+    made = adapted({"properties": {"x": field, "other": {"items": {"type": "integer"}}}})
+
+    _taken(made)
+    input_model(made).model_validate({"x": fits})
+    with pytest.raises(ValidationError):
+        input_model(made).model_validate({"x": fits_not})
+
+
 def test_long_descriptions_are_cut_and_values_are_left_alone() -> None:
     """What is a value in a schema is no part of it, though it has the names of such."""
     made = adapted({"properties": {"x": {"description": "d" * 2_000, "enum": [{"pattern": "a", "$id": "b"}]}}})
@@ -119,7 +163,10 @@ def test_long_descriptions_are_cut_and_values_are_left_alone() -> None:
 
 
 _JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["object", "x", "#", "#/$defs/a", "string"]),
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.sampled_from(["object", "x", "#", "#/$defs/a", "#/properties/a", "string"]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
