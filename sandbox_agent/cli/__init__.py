@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import click
 
 from sandbox_agent import __version__
+from sandbox_agent.cli import near
 from sandbox_agent.cli.faults import Terminated, machine_fault, report
 from sandbox_agent.cli.lazy import LazyGroup
 from sandbox_agent.cli.streams import fill_closed
@@ -55,6 +56,7 @@ class MainGroup(LazyGroup):
     """The commands of the table; a sentence in their place is meant for `run`."""
 
     table = COMMANDS
+    elsewhere = near.COMMANDS
     task_hint = "to give a task, write: sandbox-agent run TASK"
 
 

@@ -14,7 +14,7 @@ from sandbox_agent import registry
     name="demo",
     epilog="\b\nExamples:\n  sandbox-agent demo\n  sandbox-agent demo --keep ./fixed\n"
     "  sandbox-agent demo --model anthropic:claude-sonnet-5-5\n"
-    "  sandbox-agent demo --attack\n  sandbox-agent demo --attack --json | jq '.attempts[] | select(.held | not)'\n"
+    "  sandbox-agent demo --attack\n  sandbox-agent demo --attack --json | jq '.attempts[] | select(.held | not)'\n\n"
     "\b\nExit codes of --attack: 0 every attempt was held and nothing reached the machine, 1 not so,\n"
     "2 usage or configuration, 5 no usable engine.\n",
     short_help="Watch a scripted model fix a real bug in a container; needs no key.",

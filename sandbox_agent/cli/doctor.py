@@ -9,7 +9,7 @@ from sandbox_agent import registry
 
 @click.command(
     name="doctor",
-    epilog="\b\nExamples:\n  sandbox-agent doctor\n  sandbox-agent doctor --json | jq .ok\n"
+    epilog="\b\nExamples:\n  sandbox-agent doctor\n  sandbox-agent doctor --json | jq .ok\n\n"
     "\b\nExit codes: 0 a run would work, 5 it would not.\n",
     short_help="Check engine, image and isolation, and say what to do.",
 )

@@ -10,7 +10,7 @@ from sandbox_agent import registry
 @click.command(
     name="escape-test",
     epilog="\b\nExamples:\n  sandbox-agent escape-test\n  sandbox-agent escape-test --compare\n"
-    "  sandbox-agent escape-test --only network --policy untrusted\n  sandbox-agent escape-test --json | jq .open\n"
+    "  sandbox-agent escape-test --only network --policy untrusted\n  sandbox-agent escape-test --json | jq .open\n\n"
     "\b\nExit codes: 0 nothing is open but what is documented, 1 something is open or could not be tried,\n"
     "2 usage or configuration, 5 no usable engine.\n",
     short_help="Try to get out of the sandbox, and say which ways are open.",
@@ -21,7 +21,13 @@ from sandbox_agent import registry
 @click.option("--control", is_flag=True, help="Also show, in weakened containers, that each probe can fail.")
 @click.option("--list", "as_list", is_flag=True, help="List the probes; start nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@click.option("--workspace-mode", type=click.Choice(["auto", "overlay", "copy"]), default="auto", show_default=True)
+@click.option(
+    "--workspace-mode",
+    type=click.Choice(["auto", "overlay", "copy"]),
+    default="auto",
+    show_default=True,
+    help="How its folder comes into the container, as for run.",
+)
 def COMMAND(
     policy: str | None,
     only: tuple[str, ...],

@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 from sandbox_agent import registry
+from sandbox_agent.cli import near
 from sandbox_agent.errors import SandboxAgentError
 
 ABORTED = 130
@@ -58,6 +59,10 @@ def report(fault: BaseException, arguments: Sequence[str]) -> int:
         fault: a click exception, an error of ours that no command dealt with, a `machine_fault`, or `Terminated`.
         arguments: the command line, to know whether stdout has to carry JSON: click may have failed before it knew.
     """
+    if isinstance(fault, click.exceptions.NoArgsIsHelpError):
+        # A group without a command: its help as it is, on stderr, for nothing was asked for.
+        click.echo(fault.format_message(), err=True)
+        return USAGE
     if isinstance(fault, click.Abort):
         code, text = ABORTED, "ended by SIGINT"
     elif isinstance(fault, Terminated):
@@ -103,8 +108,12 @@ def _clean(text: str) -> str:
 
 
 def _usage(fault: click.ClickException) -> str:
-    """click's own words (it names near options and the choices) on one line, and where help is."""
-    text = " ".join(fault.format_message().split())
+    """click's own words (it names the choices) on one line, and where help is."""
+    if isinstance(fault, click.NoSuchOption):
+        text = near.unknown_option(fault)
+    else:
+        told = near.missing_task(fault) if isinstance(fault, click.MissingParameter) else None
+        text = told or " ".join(fault.format_message().split())
     text = text[:1].lower() + text[1:]
     context = fault.ctx if isinstance(fault, click.UsageError) else None
     return f"{text.rstrip('.')}; see: {context.command_path if context else 'sandbox-agent'} --help"

@@ -16,12 +16,14 @@ from sandbox_agent import registry
 class LazyGroup(click.Group):
     """A group whose commands live in `sandbox_agent.<room>.<module>` as `COMMAND`.
 
-    `table` has a command's name, its module and its one line of help. `task_hint` answers a name that is a sentence.
+    `table` has a command's name, its module and its one line of help. `task_hint` answers a name that is a sentence;
+    `elsewhere` has words for what another command does.
     """
 
     table: Mapping[str, tuple[str, str]] = {}
     room = "cli"
     task_hint: str | None = None
+    elsewhere: Mapping[str, str] = {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does, but with no words at all the help goes to stderr: nothing was asked for."""
@@ -49,6 +51,8 @@ class LazyGroup(click.Group):
         if name not in self.table and not name.startswith("-"):
             near = difflib.get_close_matches(name, self.table, n=2)
             hint = f"did you mean {' or '.join(near)}?" if near else f"commands are {', '.join(self.table)}"
+            if name in self.elsewhere:
+                hint = f"did you mean {ctx.command_path} {self.elsewhere[name]}?"
             if " " in name and self.task_hint is not None:
                 hint = self.task_hint
             raise click.UsageError(f"no such command {name!r} ({hint})", ctx)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -50,6 +51,28 @@ def test_each_command_has_help_with_its_one_line(name: str) -> None:
     assert command.short_help == COMMANDS[name][1]
 
 
+def commands(group: click.Group, *names: str) -> Iterator[tuple[str, ...]]:
+    """The names of every command and sub-command."""
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        yield (*names, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, *names, name)
+
+
+@pytest.mark.parametrize("names", list(commands(cli)), ids=" ".join)
+def test_every_option_has_its_words_and_no_line_ends_in_blanks(names: tuple[str, ...]) -> None:
+    """Of every command, as it is printed."""
+    command: click.Command | None = cli
+    for name in names:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), name)
+    assert command is not None
+
+    assert [one.name for one in command.params if isinstance(one, click.Option) and not one.help] == []
+    assert [line for line in call(*names, "--help").out.splitlines() if line != line.rstrip()] == []
+
+
 def test_help_imports_nothing_heavy() -> None:
     """`--help`, of the group and of `run`, needs neither rich nor pydantic nor an SDK."""
     code = (
@@ -69,7 +92,14 @@ def test_help_imports_nothing_heavy() -> None:
     [
         (["rnu"], "no such command 'rnu' (did you mean run?)"),
         (["fix the bug"], "no such command 'fix the bug' (to give a task, write: sandbox-agent run TASK)"),
-        (["run", "--modle", "x", "y"], "--model"),
+        (["list"], "no such command 'list' (did you mean sandbox-agent sessions list?)"),
+        (["run", "--modle", "x", "y"], "(did you mean --mode or --model?)"),
+        (["run", "--permission-mode", "plan", "x"], "(did you mean --mode?)"),
+        (["run", "--output-format=json", "x"], "(did you mean --output?)"),
+        (["run", "--dangerously-skip-permissions", "x"], "(did you mean --mode bypassPermissions?)"),
+        (["chat", "--output-format", "json"], "no such option '--output-format'; see: sandbox-agent chat --help"),
+        (["-p", "x"], "no such option '-p' (to give a task, write: sandbox-agent run -p ... TASK)"),
+        (["run", "-c"], "without one: `sandbox-agent resume`, or `sandbox-agent chat -c` to talk"),
         (["run", "--mode", "acceptedits", "x"], "'acceptEdits'"),
         (["run"], "missing argument 'TASK'"),
         (["run", "a", "b"], "got unexpected extra argument (b)"),
@@ -92,6 +122,12 @@ def test_a_usage_error_is_one_clear_line_and_exit_code_2(arguments: list[str], s
     assert said in err
     assert err.endswith("--help\n")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("group", ["sessions", "policy", "mcp"])
+def test_a_group_without_a_command_shows_its_help(group: str) -> None:
+    """On stderr, line by line as --help has it."""
+    assert call(group) == (2, "", call(group, "--help").out)
 
 
 @pytest.mark.parametrize("output", ["json", "stream-json"])

@@ -86,9 +86,9 @@ def show_attempt(printer: Printer, judged: Outcome | None, forced: Outcome) -> N
     if not forced.tried:
         faults.append("nothing of it got to the container, so that was not tried")
     line = Text("OPEN  " if faults else "held  ", style="bold red" if faults else "green")
-    line.append(f"{forced.attempt.what:<{_WHAT}}", style="default not bold")
+    # Two spaces at least between columns, also where a title or a file's name is long.
+    line.append(f"{forced.attempt.what:<{_WHAT - 2}}  ", style="default not bold")
     policy = policy_words(judged)
-    # Two spaces at least between columns, also where a file's name is long.
     line.append(f"{policy:<{_POLICY - 2}}  ", style="default not bold")
     line.append(sanitise(container_words(forced)), style="default not bold")
     printer.line(line)

@@ -26,7 +26,7 @@ FAILED = 1
 @click.command(
     name="test",
     epilog="\b\nExamples:\n  sandbox-agent policy test cases.yaml\n"
-    "  sandbox-agent policy test --policy ./my-policy.yaml --junit report.xml tests/*.yaml\n"
+    "  sandbox-agent policy test --policy ./my-policy.yaml --junit report.xml tests/*.yaml\n\n"
     "\b\nA file:\n  policy: ./my-policy.yaml\n  cases:\n"
     '    - {call: "Bash(git push)", expect: deny}\n'
     '    - {call: "Edit(src/a.py)", mode: acceptEdits, expect: allow}\n'

@@ -18,7 +18,7 @@ _PLACE = re.compile(r"(?P<file>.*):(?P<line>\d+)", re.DOTALL)
 @click.command(
     name="check",
     epilog="\b\nExamples:\n  sandbox-agent policy check ./my-policy.yaml\n"
-    "  sandbox-agent policy check --json policies/*.yaml | jq .ok\n"
+    "  sandbox-agent policy check --json policies/*.yaml | jq .ok\n\n"
     "\b\nExit codes: 0 every file is right, 2 something is wrong.\n",
     short_help="Say whether policy files are right, and what is wrong where.",
 )

@@ -28,7 +28,7 @@ _COLOURS = {Verdict.ALLOW: "green", Verdict.ASK: "yellow", Verdict.DENY: "red"}
     name="explain",
     epilog="\b\nExamples:\n  sandbox-agent policy explain 'Bash(git log | head)'\n"
     "  sandbox-agent policy explain 'Edit(src/a.py)' --mode acceptEdits --policy ./my-policy.yaml\n"
-    "  sandbox-agent policy explain --json - < build.sh | jq .would_allow\n"
+    "  sandbox-agent policy explain --json - < build.sh | jq .would_allow\n\n"
     "\b\nExit codes: 0 it is allowed, 2 it is no call or the policy is wrong, 3 it is asked or denied.\n",
     short_help="Say what a policy says of a call, and why.",
 )

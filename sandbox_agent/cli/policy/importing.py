@@ -16,7 +16,7 @@ from sandbox_agent.policy.load import parse_policy
 @click.command(
     name="import",
     epilog="\b\nExamples:\n  sandbox-agent policy import .claude/settings.json\n"
-    "  sandbox-agent policy import ~/.claude/settings.json -o imported.yaml\n"
+    "  sandbox-agent policy import ~/.claude/settings.json -o imported.yaml\n\n"
     "\b\nExit codes: 0 taken over (read the notes), 2 the file is wrong.\n",
     short_help="Take over permission lists of Claude Code's settings.",
 )

@@ -10,7 +10,7 @@ from sandbox_agent.policy.published import json_schema_text
 @click.command(
     name="schema",
     epilog="\b\nExample:\n  sandbox-agent policy schema > policy.schema.json\n\n"
-    "Then begin a policy beside it with: # yaml-language-server: $schema=./policy.schema.json\n",
+    "\b\nThen begin a policy beside it with:\n  # yaml-language-server: $schema=./policy.schema.json\n",
     short_help="Print the JSON Schema of a policy file, for editors.",
 )
 def COMMAND() -> None:
