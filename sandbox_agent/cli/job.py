@@ -10,7 +10,15 @@ from typing import Literal, NamedTuple
 
 from sandbox_agent.cli.signals import Stop
 from sandbox_agent.config import RunConfig
-from sandbox_agent.events import CheckFinished, EgressDecided, Event, FolderDrifted, Notice
+from sandbox_agent.events import (
+    CheckFinished,
+    EgressDecided,
+    Event,
+    FolderDrifted,
+    ModelRetrying,
+    ModelSwitched,
+    Notice,
+)
 from sandbox_agent.frontends import asides
 from sandbox_agent.frontends.console import ConsoleView
 from sandbox_agent.frontends.drift import drift_line
@@ -62,7 +70,7 @@ class Job:
                 self.screen.view.feed(event)
             elif isinstance(event, Notice) and event.level == "warning":
                 self.screen.printer.line(f"! {sanitise(event.text)}")
-            elif isinstance(event, CheckFinished):
+            elif isinstance(event, CheckFinished | ModelRetrying | ModelSwitched):
                 for text in asides.lines(event, verbose=False):
                     self.screen.printer.line(text)
             elif isinstance(event, EgressDecided):

@@ -11,7 +11,7 @@ import pytest
 from sandbox_agent.cli.conduct import conduct
 from sandbox_agent.cli.job import Job, Screen
 from sandbox_agent.cli.signals import Stop
-from sandbox_agent.events import Notice
+from sandbox_agent.events import ModelRetrying, ModelSwitched, Notice
 from sandbox_agent.frontends.summary import RunSummary
 
 
@@ -27,8 +27,31 @@ class Gone:
         raise OSError(self.number, "it failed")
 
 
-def job_at(printer: Gone) -> Job:
+def job_at(printer: Gone | Heard) -> Job:
     return Job(cast(Any, None), "x", "never", Screen(None, None, cast(Any, printer), None), RunSummary(), Stop())
+
+
+class Heard:
+    """A printer that keeps its lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def line(self, text: Any, *_: Any) -> None:
+        self.lines.append(str(text))
+
+
+def test_a_headless_run_says_that_it_waits_for_the_model_and_that_another_is_asked() -> None:
+    """Else minutes of silence look like a run that hangs, and a fallback would be silent."""
+    printer = Heard()
+    job = job_at(printer)
+    job.feed(ModelRetrying(attempt=1, wait_s=0.5, reason="no connection"))
+    job.feed(ModelSwitched(model="anthropic:b", before="anthropic:a", reason="stays overloaded"))
+
+    assert printer.lines == [
+        "! no connection: trying again in 0.50 s (retry 1)",
+        "! anthropic:a: stays overloaded; the rest of this run asks anthropic:b",
+    ]
 
 
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.EIO])
