@@ -6,6 +6,7 @@ import functools
 import re
 import tomllib
 from importlib import resources
+from typing import NamedTuple
 
 from sandbox_agent.workspaces.base import Kind
 from sandbox_agent.workspaces.entries import special_name
@@ -19,14 +20,27 @@ _SPECIAL = {
 }
 
 
+class _Rule(NamedTuple):
+    reason: str
+    paths: re.Pattern[str]
+    unless: re.Pattern[str] | None
+
+    def fits(self, path: str) -> bool:
+        return self.paths.search(path) is not None and not (self.unless is not None and self.unless.search(path))
+
+
 @functools.cache
-def _rules() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """One pattern a rule of the file beside this module."""
+def _rules() -> tuple[_Rule, ...]:
+    """The rules of the file beside this module."""
     text = resources.files(__package__).joinpath(_RULES_FILE).read_text("utf-8")
     return tuple(
-        (re.compile("|".join(map(_expression, rule["paths"])), re.IGNORECASE | re.DOTALL), rule["reason"])
+        _Rule(rule["reason"], _pattern(rule["paths"]), _pattern(rule["unless"]) if "unless" in rule else None)
         for rule in tomllib.loads(text)["rule"]
     )
+
+
+def _pattern(paths: list[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(_expression, paths)), re.IGNORECASE | re.DOTALL)
 
 
 def _expression(path: str) -> str:
@@ -47,7 +61,7 @@ def danger_of(path: str, before: Entry | None, after: Entry | None, *, bare_repo
     if after.executable:
         reasons.append("executable" if before is None or not before.executable else "an executable was changed")
     spellings = {path, folded(path)}
-    reasons += [reason for pattern, reason in _rules() if any(map(pattern.search, spellings))]
+    reasons += [rule.reason for rule in _rules() if any(map(rule.fits, spellings))]
     if bare_repository:
         reasons.append("its folder looks like a bare git repository: git started there obeys its config")
     return "; ".join(reasons) or None

@@ -149,6 +149,8 @@ ORDINARY = [
     "tests/test_x.py",
     "sub/Makefile2.txt/x",
     "ﬁle",
+    ".pytest_cache/.gitignore",
+    "logs/.gitkeep",
 ]
 
 
@@ -167,6 +169,19 @@ def test_every_name_on_the_list_is_found() -> None:
             for path in (name, f"sub/{name.upper()}"):
                 found = danger_of(path, None, Entry(Kind.FILE), bare_repository=False)
                 assert rule["reason"] in (found or ""), path
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (".gitignore", "git goes by it: a file may stay unseen, or one that was left out get into a commit"),
+        (".gitignore/x", "git reads it: attributes, submodules, hooks and filters can run programs"),
+        (".pytest_cache/.gitattributes", "git reads it: attributes, submodules, hooks and filters can run programs"),
+    ],
+)
+def test_what_a_rule_leaves_out_is_no_more_than_that_file(path: str, said: str) -> None:
+    """No program is run by .gitignore, and what pytest writes for its cache is for nobody to look at."""
+    assert danger_of(path, None, Entry(Kind.FILE), bare_repository=False) == said
 
 
 @pytest.mark.parametrize(
