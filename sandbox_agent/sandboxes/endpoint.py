@@ -238,7 +238,8 @@ def _from_context(folder: Path, name: str) -> Endpoint:
         settings = json.loads(place.read_text("utf-8"))["Endpoints"]["docker"]
         url, verify = str(settings["Host"]), not settings.get("SkipTLSVerify", False)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
-        text = f"the active Docker context {name!r} cannot be read ({place}): {exc}; see `docker context ls`"
+        why = exc.strerror if isinstance(exc, OSError) else exc
+        text = f"the active Docker context {name!r} cannot be read ({place}): {why}; see `docker context ls`"
         raise SandboxUnavailableError(text) from exc
     return Endpoint(
         url, f"Docker context {name}", _tls_of_context(folder / "contexts" / "tls" / digest / "docker", verify)
