@@ -86,6 +86,6 @@ def _place(cell: tuple[str, str]) -> str:
 
 def parts_text() -> str:
     """What `--only` takes, for --help."""
-    parts = [f"  {name:<12}{text}" for name, text in PARTS.items()]
+    parts = [f"  {name:<13}{text}" for name, text in PARTS.items()]
     contenders = [f"  {name:<12}{title}" for name, title in CONTENDERS.items()]
     return "\n".join(["words for --only; parts:", *parts, "contenders:", *contenders])
