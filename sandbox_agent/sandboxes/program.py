@@ -17,6 +17,7 @@ _MODULES = (
     "capture",
     "link",
     "supervisor",
+    "names",
     "files",
     "worker",
     "hand",

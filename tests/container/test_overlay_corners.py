@@ -60,6 +60,20 @@ async def test_the_mount_gives_no_rights(tmp_path: Path) -> None:
     assert {"nosuid", "nodev"} <= set(options.split(","))
 
 
+async def test_a_written_file_keeps_its_other_names(tmp_path: Path) -> None:
+    """Those of the person's folder too, which the kernel would leave with the old content."""
+    host = simple(tmp_path)
+    (host / "d").mkdir()
+    os.link(host / "a", host / "d" / "b")
+    give(host, UID)
+    async with opened("overlay", host, tmp_path / "test-names") as box:
+        before = await box.sandbox.read_file("/workspace/a")
+        await box.sandbox.replace_file("/workspace/a", b"new\n", expected_sha256=before.sha256)
+
+        assert await box.bash("cat d/b; stat -c %h a d/b; ls -A . d") == "new\n2\n2\n.:\na\nd\n\nd:\nb"
+    assert (host / "d" / "b").read_text() == "a\n"
+
+
 OTHERS = [pytest.param(UID, id="user"), pytest.param(0, id="root")] if ROOT else []
 
 

@@ -11,7 +11,7 @@ import os
 import stat
 from typing import NamedTuple
 
-from sandbox_agent.sandboxes.runner import wire
+from sandbox_agent.sandboxes.runner import names, wire
 
 MAX_FILE_BYTES = 100 * 1024 * 1024
 MAX_HASHED_BYTES = 1024 * 1024 * 1024
@@ -129,6 +129,7 @@ def replace(path: bytes, data: bytes, expected: bytes | None, resolved: bytes | 
         mode = stat.S_IMODE(before.st_mode) & 0o777
         if before.st_nlink > 1 or not _swap(folder, name, data, before, mode):
             _overwrite(place, data)
+            names.rejoin(real, before)
     return Content(mode, len(data), hashlib.sha256(data).digest())
 
 
