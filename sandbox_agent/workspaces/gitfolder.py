@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sandbox_agent.workspaces.manifest import GIT_ALIASES, Manifest, in_git
+from sandbox_agent.workspaces.manifest import Manifest, in_git
 from sandbox_agent.workspaces.source import Scan
 
 _SHOWN = 10
@@ -73,9 +73,9 @@ def git_notes(manifest: Manifest, scan: Scan, *, in_place: bool = False) -> GitN
 
 
 def _split(path: str) -> tuple[str, str]:
-    """(the repository's folder with `.git`, the path in it)."""
+    """(the repository's folder with `.git`, or what some file system takes for that name, the path in it)."""
     parts = path.split("/")
-    index = next(number for number, part in enumerate(parts) if part.lower() in GIT_ALIASES)
+    index = next((number for number, part in enumerate(parts) if in_git(part)), len(parts) - 1)
     return "/".join(parts[: index + 1]), "/".join(parts[index + 1 :])
 
 

@@ -211,6 +211,19 @@ def test_gits_folder_is_known_by_all_its_names(folder: str) -> None:
     assert not any(map(in_git, (".gitignore", "a.git/x", "git", ".github/x", "ä.git/x", ".git\u0301/x")))
 
 
+@pytest.mark.parametrize(
+    "folder",
+    [".git", ".GIT", "Git~1", ".git.", ".git ", ".g\u200cit", ".\uff27IT", ".git::$X", "\ufeff.git", "a\uff0f.git"],
+)
+def test_a_folder_that_some_file_system_takes_for_gits_is_told_as_that(folder: str, tmp_path: Path) -> None:
+    """Whatever it is called, nothing of it comes, and the rest can be reviewed."""
+    workspace = started(tmp_path, {"f": b"1"})
+    grow(workspace.source, {f"sub/{folder}/config": b"x", f"sub/{folder}/HEAD": b"x", "f": b"2"})
+
+    assert kinds(workspace.changes()) == {"f": "modified", "sub": "added"}
+    assert workspace.notes == (f"sub/{folder}: a repository was made inside; it is not brought to your folder",)
+
+
 def test_a_hidden_bare_repository_is_named(tmp_path: Path) -> None:
     """git obeys the config of any folder that looks like a repository, whatever it is called."""
     found = changes(
