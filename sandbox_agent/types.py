@@ -187,8 +187,8 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts. `input_tokens` excludes the cache, as the API reports it. Of `cache_creation_input_tokens`, those of
-    `cache_creation_1h_input_tokens` stay there for an hour, which costs more."""
+    """Token counts. `input_tokens` excludes the cache, as the API reports it. Of `cache_creation_input_tokens`, those
+    of `cache_creation_1h_input_tokens` stay there for an hour, which costs more."""
 
     input_tokens: int = 0
     output_tokens: int = 0
