@@ -6,6 +6,7 @@ The same view serves a terminal (colours) and a pipe or log (plain lines): `prin
 
 from __future__ import annotations
 
+import time
 from typing import TextIO
 
 from rich.text import Text
@@ -28,6 +29,7 @@ from sandbox_agent.events import (
     TextDelta,
     ThinkingDelta,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
     UserMessage,
 )
@@ -37,6 +39,9 @@ from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.types import JsonObject
 
 _STATUS_STYLES = {"done": "bold green", "denied": "bold yellow", "limit": "bold yellow", "interrupted": "bold yellow"}
+
+
+PROGRESS_EVERY_S = 2.0
 
 
 class ConsoleView:
@@ -54,9 +59,13 @@ class ConsoleView:
         self._held: SandboxReady | None = None
         self._in_place = False
         self._batch: tuple[str, int] | None = None
+        self._next_progress_s = 0.0
 
     def feed(self, event: Event) -> None:
         """Show one event."""
+        if isinstance(event, ToolProgress):
+            self._progress(event)
+            return
         if isinstance(event, SandboxReady) and self._printer.line_open:
             self._held = event  # not into the middle of a sentence that is still streaming
             return
@@ -112,6 +121,17 @@ class ConsoleView:
                     self._printer.gap()
                 for line in asides.lines(event, verbose=self._verbose):
                     self._printer.line(Text(self._who(event)).append(line))
+
+    def _progress(self, event: ToolProgress) -> None:
+        """How far a call is, now and then: a server may say so all the time."""
+        now_s = time.monotonic()
+        if now_s < self._next_progress_s or self._printer.line_open:
+            return
+        self._next_progress_s = now_s + PROGRESS_EVERY_S
+        self._last_started = None
+        far = f"{event.progress:g}" + (f" of {event.total:g}" if event.total is not None else "")
+        said = f": {words.shorten(sanitise(event.message))}" if event.message else ""
+        self._printer.line(f"{self._who(event)}  {sanitise(event.server)} is at {far}{said}", "dim")
 
     def _who(self, event: Event) -> str:
         return "" if event.agent_id == "main" else f"[{sanitise(event.agent_id)}] "

@@ -103,11 +103,11 @@ class Connection:
 
     async def close(self) -> None:
         """End it. Shielded, bounded, safe to call twice."""
+        self.state = State.CLOSED  # from now on it has not failed, whatever becomes of it
         self._scope.cancel()
         with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
             if self.starts:
                 await self._ended.wait()
-        self.state = State.CLOSED
 
     @property
     def start_left_s(self) -> float:

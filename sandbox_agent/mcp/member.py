@@ -248,8 +248,8 @@ class Member:
             self._say(self._told(found, note))
 
     def _say(self, told: Told) -> None:
-        """Once: a server that comes to the same again and again is no news."""
-        if told != self.last:
+        """Once: a server that comes to the same again and again is no news, nor is the end that we made to it."""
+        if told != self.last and self.connection.state is not State.CLOSED:
             self.last = told
             self.ways.tell(told)
 

@@ -195,6 +195,8 @@ def listed(ident, params):
         return
     if "restless" in MODES:
         say("notifications/tools/list_changed")
+    if "list_hangs_later" in MODES and CALLS:
+        return
     if "list_error_later" in MODES and CALLS:
         send(id=ident, error={"code": -1, "message": "not now"})
         return

@@ -18,6 +18,7 @@ from sandbox_agent.events import (
     RequestStarted,
     TextDelta,
     ThinkingDelta,
+    ToolProgress,
 )
 from sandbox_agent.frontends.console import ConsoleView
 from sandbox_agent.frontends.printer import Printer, make_console
@@ -228,3 +229,16 @@ def test_only_a_warning_has_the_mark_of_one() -> None:
     """What is merely good to know begins with a dash."""
     out = shown(Notice(level="info", text="all is well"), Notice(level="warning", text="look here"))
     assert out == "- all is well\n! look here\n"
+
+
+def test_how_far_a_call_is_is_said_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server may say so all the time, and anything: a line in two seconds, harmless; the call's end reads as ever."""
+    clock = iter([10.0, 11.0, 12.5])
+    monkeypatch.setattr("sandbox_agent.frontends.console.time.monotonic", lambda: next(clock))
+
+    def at(progress: float, total: float | None, message: str | None) -> ToolProgress:
+        return ToolProgress(call_id="t1", server="s\x1b", progress=progress, total=total, message=message)
+
+    shown_lines = shown(at(1, 4, "half\x1b[2J"), at(2, 4, "unseen"), at(3.5, None, None)).splitlines()
+
+    assert shown_lines == ["  s\\x1b is at 1 of 4: half\\x1b[2J", "  s\\x1b is at 3.5"]

@@ -362,6 +362,25 @@ async def test_a_server_that_changes_all_the_time_is_not_asked_about_all_the_tim
         assert len(ground.told) == 4  # both at the start, the refused list, and that there will be no more
 
 
+async def test_the_end_of_a_fleet_is_no_news_of_a_server(tmp_path: Path) -> None:
+    """Also where it was just being looked at: nothing is told of it that would read as its failure."""
+    async with fleet_of([hostile("list_hangs_later", "changes")], tmp_path) as ground:
+        member, heard = ground.fleet.members["evil"], anyio.Event()
+
+        def changed() -> None:
+            member.changed()
+            heard.set()
+
+        member.connection.changed = changed
+        await ground.call()
+        with anyio.fail_after(20):
+            await heard.wait()
+            await anyio.wait_all_tasks_blocked()
+        assert member.looking
+
+    assert [told.state for told in ground.told] == [State.CONNECTED]
+
+
 async def test_a_server_that_only_says_that_it_changes_can_be_called(tmp_path: Path) -> None:
     """Behind each list comes word that it is another one now: a call waits for one look that began after it."""
     async with fleet_of([hostile("says_changed")], tmp_path) as ground:
