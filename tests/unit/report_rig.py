@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -382,6 +383,21 @@ def long_session(number: int, *, output: str = "line of output\n" * 40) -> list[
         events += turn(one, text(f"I look at number {one}."), use(f"c{one}", "Bash", given))
         events += call(f"c{one}", "Bash", given, output, effects={"cpu_s": 0.01, "max_rss_bytes": 9_000_000})
     return events
+
+
+def long_agent(number: int, *, output: str) -> list[Event]:
+    """The same as the work of a sub-agent."""
+    given = {"description": "d", "prompt": "p", "subagent_type": "explore"}
+    [agent] = [one for one in everything() if isinstance(one, AgentStarted)]
+    [ended] = [one for one in everything() if isinstance(one, AgentFinished)]
+    agent, ended = (dataclasses.replace(one, agent_id="agent-1", call_id="t1") for one in (agent, ended))
+    inside = [
+        dataclasses.replace(one, agent_id="agent-1", parent_id="main")
+        for one in long_session(number, output=output)[2:]
+    ]
+    *begun, done = call("t1", "Task", given, "Done.")
+    asked = UserMessage(content=(text("Do."),))
+    return [STARTED, asked, *turn(1, use("t1", "Task", given)), *begun, agent, *inside, ended, done]
 
 
 if __name__ == "__main__":

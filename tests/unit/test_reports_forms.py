@@ -14,10 +14,10 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 from cli_calls import call as command
-from report_rig import ID, STARTED, call, everything, long_session, story, text, turn, use
+from report_rig import ID, STARTED, call, everything, long_agent, long_session, story, text, turn, use
 
 from sandbox_agent.config import sessions_dir
-from sandbox_agent.events import CallEffects, Event, RunFinished, UserMessage
+from sandbox_agent.events import CallEffects, Event, ReviewReady, RunFinished, UserMessage
 from sandbox_agent.frontends.resources import Resources
 from sandbox_agent.reports.html.page import MAX_BYTES
 from sandbox_agent.reports.kinds import KINDS
@@ -190,6 +190,16 @@ def test_a_long_session_stays_under_three_megabytes(events: int, output: int) ->
     shortened = "left out" in page
     assert shortened is (events * output > 4_000_000 or events > 10_000)
     assert f'id="e{told.calls[-1].number}"' in page
+
+
+def test_a_long_sub_agent_and_many_files_stay_under_it_as_well() -> None:
+    """Each list has its newest entries, and says how many are left out; what follows the time line is there."""
+    changes = tuple({"path": f"src/{one}.py", "kind": "added", "diff": "+x\n"} for one in range(5_000))
+    page = KINDS["html"](story([*long_agent(9_000, output="x" * 500), ReviewReady(changes=changes)]))
+    assert len(page.encode()) <= MAX_BYTES
+    assert re.search(r"The oldest [\d,]+ entries are left out", page)
+    assert "The first 400 of 5,000." in page
+    assert 'id="record"' in page
 
 
 @pytest.fixture

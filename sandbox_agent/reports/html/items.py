@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sandbox_agent.frontends import diffs, words
@@ -28,10 +28,12 @@ _SUMMARY_CHARS = 240
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What all items have in common: when the session began, and how long a text may be."""
+    """What all items have in common: when the session began, how long a text may be, and how many items a list has
+    at most: the newest."""
 
     first_unix_s: float
     max_chars: int
+    most: int
 
     def at(self, item: Item) -> Markup:
         """When it was, counted from the beginning; the clock's own time when pointed at."""
@@ -39,9 +41,11 @@ class Scene:
         return el("span", _since(item.time_unix_s - self.first_unix_s), cls="at", title=f"{clock}, entry {item.seq}")
 
 
-def timeline(items: Iterable[Item], scene: Scene) -> Markup:
+def timeline(items: Sequence[Item], scene: Scene) -> Markup:
     """The items, in order."""
-    return el("div", join(_item(item, scene) for item in items), cls="items")
+    left_out = max(0, len(items) - scene.most)
+    older = el("p", f"The oldest {left_out:,} entries are left out: the page would be too long.") if left_out else None
+    return el("div", older, join(_item(item, scene) for item in items[left_out:]), cls="items")
 
 
 def _since(seconds: float) -> str:

@@ -14,7 +14,7 @@ from sandbox_agent.reports import findings
 from sandbox_agent.reports.html import sections
 from sandbox_agent.reports.html.dom import Markup, el, escaped, join, shortened
 from sandbox_agent.reports.html.items import Scene, keys, timeline
-from sandbox_agent.reports.parts import Item, Said
+from sandbox_agent.reports.parts import Said
 from sandbox_agent.reports.story import Story, text_of
 
 MAX_BYTES = 3_000_000
@@ -23,7 +23,6 @@ MAX_BYTES = 3_000_000
 _TEXT_CHARS = (40_000, 10_000, 2_500, 600, 150)
 """How much of one text is shown: the first with which the page is small enough."""
 
-_FEWEST_ITEMS = 100
 _ROOM = Path(__file__).parent
 _FILTERS = (
     ("all", "All"),
@@ -44,17 +43,17 @@ def render(story: Story) -> str:
     Long texts are shortened where it would be longer, and at last the oldest entries are left out; the page says so.
     """
     lengths = [*_lengths(story)]
-    shown, items = "", story.items
+    shown, most = "", max(len(story.items), *(len(work.items) for work in story.works), 1)
     for max_chars in _TEXT_CHARS:
         # A page that is sure to be too long is not made: each takes a second or more of such a session.
         if sum(min(length, max_chars) for length in lengths) > MAX_BYTES and max_chars != _TEXT_CHARS[-1]:
             continue
-        shown = _page(story, items, max_chars)
+        shown = _page(story, max_chars, most)
         if _fits(shown):
             return shown
-    while not _fits(shown) and len(items) > _FEWEST_ITEMS:
-        items = items[len(items) // 2 :]
-        shown = _page(story, items, _TEXT_CHARS[-1])
+    while not _fits(shown) and most > 1:
+        most = max(1, most * MAX_BYTES // len(shown) * 9 // 10)
+        shown = _page(story, _TEXT_CHARS[-1], most)
     return shown
 
 
@@ -72,8 +71,8 @@ def _fits(page: str) -> bool:
     return len(page) <= MAX_BYTES and len(page.encode()) <= MAX_BYTES
 
 
-def _page(story: Story, items: list[Item], max_chars: int) -> str:
-    named = [(name, title, content) for name, title, content in _sections(story, items, max_chars) if content]
+def _page(story: Story, max_chars: int, most: int) -> str:
+    named = [(name, title, content) for name, title, content in _sections(story, max_chars, most) if content]
     links = join(el("a", title, href=f"#{name}") for name, title, _ in named)
     shown = join(el("section", el("h2", title), content, id=name) for name, title, content in named)
     title = " ".join(story.tasks[0].text.split()) if story.tasks else story.session_id
@@ -91,16 +90,14 @@ def _page(story: Story, items: list[Item], max_chars: int) -> str:
     )
 
 
-def _sections(story: Story, items: list[Item], max_chars: int) -> list[tuple[str, str, Markup | None]]:
+def _sections(story: Story, max_chars: int, most: int) -> list[tuple[str, str, Markup | None]]:
     found = findings.find(story)
-    left_out = len(story.items) - len(items)
-    older = el("p", f"The oldest {left_out:,} entries are left out: the page would be too long.") if left_out else None
     return [
         ("findings", f"Findings ({len(found)})", sections.found(found, max_chars)),
         ("checks", "Checks", sections.checks(story, max_chars)),
         ("contradictions", "Did other than declared", sections.contradictions(story.own_calls)),
         ("files", f"Files changed ({len(story.changes)})", sections.files(story, max_chars)),
-        ("timeline", "Time line", join((older, timeline(items, Scene(story.first_unix_s, max_chars))))),
+        ("timeline", "Time line", timeline(story.items, Scene(story.first_unix_s, max_chars, most))),
         ("network", "Hosts asked for", sections.network(story)),
         ("servers", "MCP servers", sections.servers(story)),
         ("cost", "Cost", sections.cost(story)),

@@ -77,7 +77,8 @@ def files(story: Story, max_chars: int) -> Markup | None:
     if not story.changes:
         return None
     there = set(story.applied.applied) if story.applied is not None else set()
-    return el("div", join(_file(change, str(change.get("path")) in there, max_chars) for change in story.changes))
+    rows = (_file(one, str(one.get("path")) in there, max_chars) for one in islice(story.changes, MAX_ROWS))
+    return el("div", join(rows), _left_out(len(story.changes)))
 
 
 def _file(change: dict[str, object], applied: bool, max_chars: int) -> Markup:
@@ -103,7 +104,7 @@ def found(findings: Sequence[Finding], max_chars: int) -> Markup | None:
     """What the model reported with ReportFindings."""
     if not findings:
         return None
-    return el("div", join(_finding(one, max_chars) for one in findings))
+    return el("div", join(_finding(one, max_chars) for one in findings[:MAX_ROWS]), _left_out(len(findings)))
 
 
 def _finding(one: Finding, max_chars: int) -> Markup:
@@ -203,10 +204,8 @@ def contradictions(calls: Sequence[Call]) -> Markup | None:
     accused = [call for call in calls if call.effects is not None and call.effects.contradictions]
     if not accused:
         return None
-    return el(
-        "ul",
-        join(el("li", link(call, call.tool), " ", el("code", shortened(call.about, 120))) for call in accused),
-    )
+    rows = (el("li", link(call, call.tool), " ", el("code", shortened(call.about, 120))) for call in accused[:MAX_ROWS])
+    return el("div", el("ul", join(rows)), _left_out(len(accused)))
 
 
 def record(story: Story) -> Markup:
