@@ -195,7 +195,7 @@ def test_a_long_session_stays_under_three_megabytes(events: int, output: int) ->
 def test_a_long_sub_agent_and_many_files_stay_under_it_as_well() -> None:
     """Each list has its newest entries, and says how many are left out; what follows the time line is there."""
     changes = tuple({"path": f"src/{one}.py", "kind": "added", "diff": "+x\n"} for one in range(5_000))
-    page = KINDS["html"](story([*long_agent(9_000, output="x" * 500), ReviewReady(changes=changes)]))
+    page = KINDS["html"](story([*long_agent(13_000, output="x" * 500), ReviewReady(changes=changes)]))
     assert len(page.encode()) <= MAX_BYTES
     assert re.search(r"The oldest [\d,]+ entries are left out", page)
     assert "The first 400 of 5,000." in page
