@@ -136,4 +136,5 @@ class GatedWorkspace(ABC):
         try:
             return Tree(self.host)
         except OSError as error:
-            raise WorkspaceError(f"{self.host}: the folder of this session cannot be opened: {error}") from error
+            why = error.strerror or str(error)
+            raise WorkspaceError(f"{self.host}: the folder of this session cannot be opened: {why}") from error
