@@ -57,7 +57,7 @@ class Wire:
         stream = await self._opening()
         heard, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](MAX_UNSENT)
-        async with anyio.create_task_group() as tasks:
+        async with heard, to_send, anyio.create_task_group() as tasks:
             tasks.start_soon(self._read, stream, heard)
             tasks.start_soon(self._write, stream, to_send, heard)
             try:

@@ -192,6 +192,7 @@ async def test_a_program_of_the_workspace_on_this_machine_is_warned_of(tmp_path:
             notices = []
             while events.statistics().current_buffer_used:
                 notices.append(events.receive_nowait())
+        session.hang_up()
     told = [event.text for event in of(notices, Notice)]
     assert f"bad (/nowhere/python3 {inside}), good (/nowhere/server " in told[0]
     (warned,) = [text for text in told[1:] if "lies in the folder that is worked on" in text]
