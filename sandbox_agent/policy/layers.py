@@ -284,7 +284,11 @@ def _given(texts: Sequence[str], verdict: Verdict, option: str) -> tuple[Rule, .
 
 def _check_masks(document: Document, masks: Sequence[str], faults: list[PolicyError]) -> None:
     for index, mask in enumerate(masks):
+        told = None
         if not mask.strip() or mask.startswith(("#", "!")) or "\n" in mask:
+            told = "write a gitignore pattern such as .env or secrets/"
+        elif mask.startswith(("//", "~")) or {".", ".."} & set(mask.split("/")):
+            told = "it can never fit, since masks are for paths in the workspace; write .env, or /secrets/ from its top"
+        if told is not None:
             location = document.location(("sandbox", "masks", index))
-            told = f"mask {mask!r}: write a gitignore pattern such as .env or secrets/"
-            faults.append(PolicyError(told, location=location))
+            faults.append(PolicyError(f"mask {mask!r}: {told}", location=location))
