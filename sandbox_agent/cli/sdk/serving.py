@@ -107,7 +107,7 @@ async def _run(settings: SdkSettings, out: int, *, own_codes: bool) -> int:
     if fault is not None:
         say(str(fault))
     if cause is not None:
-        return 128 + cause
+        return EXIT_CODES["interrupted" if cause == signal.SIGINT else "terminated"]
     if wire.gone.is_set():
         return EXIT_BROKEN_PIPE
     if own_codes:
