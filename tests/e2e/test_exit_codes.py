@@ -110,3 +110,24 @@ def test_messages_come_as_json_lines_and_each_has_its_result(program: Program) -
     ended = program.call("run", "-p", *streams, "--model", script, "a task", stdin=subprocess.DEVNULL)
     assert (ended.code, "write - as the TASK" in ended.stderr) == (2, True)
     assert json.loads(ended.stdout)["type"] == "result"
+
+
+def test_a_line_that_is_no_message_ends_the_session_in_words(program: Program) -> None:
+    """Also behind one that was answered; there is a result that says it, and the exit code of wrong usage."""
+    streams = ("--input", "stream-json", "--output", "stream-json")
+    process = program.start("run", "-p", *streams, "--model", program.script([DONE]), "-", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    said = {"type": "user", "message": {"role": "user", "content": "first"}}
+    process.stdin.write(json.dumps(said).encode() + b"\n")
+    process.stdin.flush()
+    first = json.loads(process.stdout.readline())
+    while first["type"] != "result":
+        first = json.loads(process.stdout.readline())
+    rest, err = process.communicate(b"second\n", timeout=60)
+    last = json.loads(rest.splitlines()[-1])
+
+    assert (first["result"], first["is_error"]) == ("All done.", False)
+    assert (process.returncode, last["type"], last["is_error"]) == (2, "result", True)
+    assert "a line of the input is not JSON" in last["errors"][0]
+    assert last["errors"][0] in err.decode()

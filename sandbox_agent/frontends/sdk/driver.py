@@ -90,9 +90,10 @@ class Driver:
         if state.fault is None and state.wire.closed and not state.inbox:
             return
         try:
-            if state.fault is not None:
+            if state.fault is None:
+                await self._open()
+            if state.fault is not None:  # it may have come behind what was done
                 raise ConfigError(state.fault)
-            await self._open()
         except SandboxAgentError as exc:
             self._refuse(str(exc))
             raise
