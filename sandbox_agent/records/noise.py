@@ -81,6 +81,11 @@ without a slash is the end of a name, one with a slash the end of a path."""
 
 SMALLEST_ID = 1000
 
+MOST_KNOWN_CHARS = 32 * 1024 * 1024
+"""Of the texts that are remembered, each with `ENTRY_CHARS` on top; then it begins anew."""
+
+ENTRY_CHARS = 100
+
 BYTES_KEY = "stdout_base64"
 """In what a result has for front ends: output that is no text."""
 
@@ -95,9 +100,20 @@ class Noise:
         numbers = "|".join(str(one) for one in sorted(set(ids)) if one >= SMALLEST_ID)
         self._ids = re.compile(rf"(?<![\w.,-])(?:{numbers})(?![\w.,-])") if numbers else None
         self._hosts = tuple(sorted({host.rstrip("/") for host in hosts if len(host) > 1}, key=len, reverse=True))
+        self._known: dict[str, str] = {}
+        self._known_chars = 0
 
     def text(self, text: str) -> str:
-        """The text in the form that is compared."""
+        """The text in the form that is compared. It is remembered: each request has the whole conversation."""
+        found = self._known.get(text)
+        if found is None:
+            if self._known_chars > MOST_KNOWN_CHARS:
+                self._known, self._known_chars = {}, 0
+            found = self._known[text] = self._made(text)
+            self._known_chars += len(text) + ENTRY_CHARS
+        return found
+
+    def _made(self, text: str) -> str:
         for host in self._hosts:
             if host in text:
                 text = re.sub(re.escape(host) + r"(?![\w.-])", "<workspace>", text)

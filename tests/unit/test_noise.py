@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_agent.records import noise as noise_module
 from sandbox_agent.records.noise import LEFT_OUT_OF_TREES, RULES, Noise, Rule, counts_in_tree
 
 PAGE = (Path(__file__).parents[2] / "docs" / "replay.md").read_text()
@@ -66,3 +67,23 @@ def test_what_does_not_count_in_trees_is_documented() -> None:
     assert counts_in_tree("index")
     assert counts_in_tree("x.git/index")
     assert all(f"`{pattern}`" in PAGE for pattern in LEFT_OUT_OF_TREES)
+
+
+def test_a_text_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request of a run has the whole conversation; what is remembered has an end."""
+    monkeypatch.setattr(noise_module, "MOST_KNOWN_CHARS", 700)
+    made: list[str] = []
+
+    class Counting(Noise):
+        def _made(self, text: str) -> str:
+            made.append(text)
+            return super()._made(text)
+
+    noise, texts = Counting(), [f"at 12:00:0{number} " + "x" * 200 for number in range(4)]
+    for _ in range(3):
+        assert [noise.text(text) for text in texts[:2]] == ["at <time> " + "x" * 200] * 2
+    assert made == texts[:2]
+    for text in texts:
+        noise.text(text)
+    noise.text(texts[0])
+    assert made == [*texts, texts[0]]
