@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 from engine_session import use
 from recording_rig import forged, record, replay
+
+from sandbox_agent.sandboxes.fake import FakeSandbox
 
 TURNS: list[dict[str, Any]] = [
     {"text": "I look.", "tools": [use("Read", file_path="/workspace/a.txt"), use("Bash", command="echo hello")]},
@@ -39,6 +42,19 @@ async def test_a_frozen_replay_agrees_and_opens_no_socket(file: Path, monkeypatc
     assert replaying.agreed
     assert events[-1].status == "denied"  # type: ignore[attr-defined]
     assert replaying.tape.left() is None
+
+
+async def test_a_hundred_steps_make_a_small_bundle(tmp_path: Path) -> None:
+    """Of 2 MiB of text that the steps gave, too much to be compressed well; they replay."""
+    texts = {f"/workspace/f{number}": random.Random(number).randbytes(10_000).hex().encode() for number in range(100)}
+    lined = {name: b"\n".join(data[at : at + 80] for at in range(0, len(data), 80)) for name, data in texts.items()}
+    turns = [{"tools": [use("Read", file_path=name)]} for name in lined]
+    file = await record([*turns, {"text": "Done."}], tmp_path, sandbox=FakeSandbox(lined))
+
+    assert sum(map(len, lined.values())) > 2_000_000
+    assert file.stat().st_size < 5 * 1024 * 1024
+    replaying, _ = await replay(file)
+    assert (replaying.fault, replaying.agreed) == (None, True)
 
 
 SCHEMA = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
