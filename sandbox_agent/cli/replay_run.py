@@ -23,7 +23,7 @@ from sandbox_agent.engine.loop import run
 from sandbox_agent.engine.open import open_session
 from sandbox_agent.engine.replaying import Replaying
 from sandbox_agent.engine.session import Session
-from sandbox_agent.errors import ConfigError, ReplayMismatchError
+from sandbox_agent.errors import ConfigError, ReplayMismatchError, SandboxAgentError
 from sandbox_agent.events import RunFinished
 from sandbox_agent.frontends.console import ConsoleView
 from sandbox_agent.frontends.difference import difference_as_json, difference_lines
@@ -39,8 +39,21 @@ DIFFERS = ReplayMismatchError.exit_code
 
 
 def replay(file: Path, *, frozen: bool, workspace: Path | None, network: bool, as_json: bool, verbose: bool) -> int:
-    """The `replay` command. Returns the exit code."""
+    """The `replay` command. Returns the exit code.
+
+    Raises:
+        ConfigError, WorkspaceError: the bundle, or the folder, cannot be used; in JSON it is said, too.
+    """
     never_unencodable()
+    try:
+        return _replay(file, frozen=frozen, workspace=workspace, network=network, as_json=as_json, verbose=verbose)
+    except SandboxAgentError as fault:
+        if as_json:
+            _print({"file": str(file), "frozen": frozen, "agrees": None, "error": str(fault)})
+        raise
+
+
+def _replay(file: Path, *, frozen: bool, workspace: Path | None, network: bool, as_json: bool, verbose: bool) -> int:
     printer = Printer(make_console(sys.stderr if as_json or not sys.stdout.isatty() else sys.stdout))
     try:
         bundle = read(file)

@@ -17,6 +17,7 @@ from engine_session import use
 from recording_rig import Parts, forged, parts_of, record, replay, steps_of, with_tree, write
 from test_laying_out import DATA, KINDS
 
+from sandbox_agent.cli.replay_run import replay as replay_command
 from sandbox_agent.engine.replaying import Replaying
 from sandbox_agent.errors import ConfigError, ReplayMismatchError, SandboxAgentError
 from sandbox_agent.policy.load import load_policy
@@ -231,6 +232,21 @@ async def test_a_bundle_of_another_make_is_refused_and_no_fault_of_ours(file: Pa
             outcomes.append(await trial(forged(copied, in_step)))
     assert len(outcomes) > 100
     assert outcomes.count("ReplayMismatchError") > len(outcomes) / 3
+
+
+def test_what_came_to_no_result_is_told_in_json(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One object, and the fault besides; a difference is one with its step."""
+    (tmp_path / "text").write_text("no bundle")
+    how: dict[str, Any] = {"workspace": None, "network": False, "as_json": True, "verbose": False}
+    with pytest.raises(ConfigError):
+        replay_command(tmp_path / "text", frozen=True, **how)
+    document = json.loads(capsys.readouterr().out)
+    assert (document["agrees"], "is no bundle" in document["error"]) == (None, True)
+    parts = parts_of(file)
+    changed = write(tmp_path / "run.bundle", {**parts, bundle.EVENTS: b""})
+    assert replay_command(changed, frozen=True, **how) == 7
+    document = json.loads(capsys.readouterr().out)
+    assert (document["agrees"], document["difference"]["step"]) == (False, len(steps_of(parts)) - 1)
 
 
 def hostile_policy(**changes: Any) -> Callable[[dict[str, Any], Any], None]:
