@@ -43,6 +43,10 @@ for line in sys.stdin:
 """
 
 
+OPTIONS = [{"label": "blue", "description": "b"}, {"label": "red", "description": "r"}]
+QUESTION = use("AskUserQuestion", questions=[{"question": "Which colour?", "header": "Colour", "options": OPTIONS}])
+
+
 def write(name: str) -> dict[str, Any]:
     return use("Write", file_path=f"/workspace/{name}", content="new\n")
 
@@ -71,11 +75,14 @@ async def spoken(*content: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
 async def test_rules_of_answers_hold_and_hooks_hear_of_questions_and_failures(program: Program) -> None:
     """An allow rule that comes with a yes spares the next question, a deny rule forbids the next call. A hook on the
     question answers for the callback; a no with interrupt ends the turn. Rules of settings hold, servers in the
-    container are called, only the named tools are there, and the instruction is the program's."""
+    container are called, only the named tools are there, the instruction is the program's, and so is the answer to a
+    question of the model."""
     asked: list[str] = []
     heard: list[tuple[str, str]] = []
 
     async def can_use_tool(name: str, given: dict[str, Any], context: Any) -> Any:
+        if name == "AskUserQuestion":
+            return PermissionResultAllow(updated_input={**given, "answers": {"Which colour?": "blue"}})
         what = given.get("file_path", given.get("command", ""))
         asked.append(what.split("/")[-1])
         match asked[-1]:
@@ -97,7 +104,7 @@ async def test_rules_of_answers_hold_and_hooks_hear_of_questions_and_failures(pr
     (program.folder / "server.py").write_text(SERVER)
     calls = [write("one.txt"), write("two.txt"), bash("touch z"), bash("touch x"), bash("touch y"), bash("cat a.txt")]
     turns: list[dict[str, Any]] = [
-        {"tools": [*calls, bash("cat no-such-file"), use("mcp__loud__shout")]},
+        {"tools": [*calls, bash("cat no-such-file"), use("mcp__loud__shout"), QUESTION]},
         DONE,
         {"tools": [bash("mkdir one"), bash("mkdir two")]},
     ]
@@ -110,7 +117,7 @@ async def test_rules_of_answers_hold_and_hooks_hear_of_questions_and_failures(pr
             hooks={event: [HookMatcher(hooks=[hook])] for event in events},
             include_hook_events=True,
             system_prompt="You are terse.",
-            tools=["Bash", "Write"],
+            tools=["Bash", "Write", "AskUserQuestion"],
             settings=json.dumps({"permissions": {"allow": ["mcp__loud__shout"], "deny": ["Bash(cat a.txt)"]}}),
             mcp_servers={"loud": {"command": "python3", "args": ["/workspace/server.py"]}},
         )
@@ -124,17 +131,18 @@ async def test_rules_of_answers_hold_and_hooks_hear_of_questions_and_failures(pr
         [first, *_] = api.message_bodies
 
     assert asked == ["one.txt", "touch x", "mkdir one"]
-    assert [is_error for _, is_error in texts] == [False, False, True, False, True, True, True, False]
+    assert [is_error for _, is_error in texts] == [False, False, True, False, True, True, True, False, False]
     assert "the hook says no" in texts[2][0]
     assert "Bash(touch:*)" in texts[4][0]
     assert "Bash(cat a.txt)" in texts[5][0]
     assert "LOUD" in texts[7][0]
+    assert "blue" in texts[8][0]
     assert ("PermissionRequest", "touch z") in heard
     assert [text for event, text in heard if event == "PostToolUseFailure" and "no-such-file" in text]
     assert set(hooked) == {"PermissionRequest", "PostToolUse"}
     assert (last.subtype, last.terminal_reason) == ("error_during_execution", "aborted_tools")
     assert [is_error for _, is_error in interrupted] == [True, True]
-    assert {tool["name"] for tool in first["tools"]} == {"Bash", "Write", "mcp__loud__shout"}
+    assert {tool["name"] for tool in first["tools"]} == {"AskUserQuestion", "Bash", "Write", "mcp__loud__shout"}
     assert "You are terse." in [block["text"] for block in first["system"]]
     assert info is not None
     assert usage["totalTokens"] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from sandbox_agent.frontends.sdk.asking import Callback
 from sandbox_agent.frontends.sdk.hook_output import checked
 from sandbox_agent.frontends.sdk.hooks import SdkHooks, read_hooks
 from sandbox_agent.frontends.sdk.incoming import listen
+from sandbox_agent.frontends.sdk.questions import CallbackQuestions
 from sandbox_agent.frontends.sdk.updates import take
 from sandbox_agent.frontends.sdk.wire import NoAnswerError
 from sandbox_agent.policy.load import load_policy
+from sandbox_agent.tools.questions import Choice, Question, Reply
 from sandbox_agent.types import Decision, Mode, Subject, Verdict
 
 SAYS = [{"text": "done"}]
@@ -183,6 +186,42 @@ async def test_a_word_after_a_call_is_no_consent_to_changes(tmp_path: Path) -> N
             program.send({"type": "control_response", "response": response})
             program.close()
     assert hooks.consented is False
+
+
+COLOUR = Question("Which?", "Colour", (Choice("blue", "b"), Choice("red", "r")))
+SIZES = Question("Which sizes?", "Sizes", (Choice("S", ""), Choice("L", "")), several=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "replies"),
+    [
+        ({"Which?": "blue", "Which sizes?": "S, L"}, [Reply(("blue",)), Reply(("S", "L"))]),
+        ({"Which?": "green, or blue", "Which sizes?": ["L"]}, [Reply(text="green, or blue"), Reply(("L",))]),
+        ({"Which?": 7}, [Reply(), Reply()]),
+        (None, None),
+    ],
+)
+async def test_the_model_s_questions_go_to_the_callback(answer: Any, replies: list[Reply] | None) -> None:
+    """Labels, several of them, or words of the person's own; a yes without answers is none."""
+    async with connected() as program:
+        state, got = state_of(program.wire), []
+        questions = CallbackQuestions(program.wire, lambda state: None)
+
+        async def ask() -> None:
+            got.append(await questions([COLOUR, SIZES], agent_id="main"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listen, state, tasks)
+            tasks.start_soon(ask)
+            asked = await program.read()
+            given = asked["request"]["input"] | ({"answers": answer} if answer is not None else {})
+            said = {"behavior": "allow", "updatedInput": given}
+            response = {"subtype": "success", "request_id": asked["request_id"], "response": said}
+            program.send({"type": "control_response", "response": response})
+            program.close()
+        assert got == [replies]
+        assert asked["request"]["tool_name"] == "AskUserQuestion"
+        assert await questions([replace(COLOUR, asker="a server")], agent_id="main") is None
 
 
 async def test_a_rule_that_came_with_a_yes_judges_the_next_call(tmp_path: Path) -> None:

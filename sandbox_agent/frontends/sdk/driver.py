@@ -31,6 +31,7 @@ from sandbox_agent.frontends.sdk.hooks import SdkHooks
 from sandbox_agent.frontends.sdk.incoming import blocks_of
 from sandbox_agent.frontends.sdk.inside import shake_hands
 from sandbox_agent.frontends.sdk.lines import Lines, Turn
+from sandbox_agent.frontends.sdk.questions import CallbackQuestions
 from sandbox_agent.frontends.sdk.settings import SdkSettings, lets_edit
 from sandbox_agent.frontends.sdk.wire import Wire
 from sandbox_agent.frontends.stream_json import ANSWER_MISSING
@@ -105,6 +106,7 @@ class Driver:
         async with open_session(
             settings.config,
             approver=self._callback,
+            ask=CallbackQuestions(self._wire, state.tell) if settings.asks else None,
             hooks=hooks.program_hooks(),
             served=served,
             agents=state.agents,
