@@ -100,7 +100,8 @@ def layer_of_document(document: Document, kind: Kind, *, examples: bool, host_fo
     """
     faults = [*document.faults]
     # An empty key (`rules:`) is a key that is not there.
-    data = {key: value for key, value in document.data.items() if value is not None}
+    known = PolicyFile.model_fields
+    data = {key: value for key, value in document.data.items() if value is not None or key not in known}
     try:
         file = PolicyFile.model_validate(data)
     except pydantic.ValidationError as exc:

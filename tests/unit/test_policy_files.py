@@ -68,6 +68,8 @@ BAD_FILES = [
     ("sandbox: {cpus: 0}\n", "sandbox.cpus: must be greater than or equal to 0.01, not 0"),
     ("sandbox: {pids: 1}\n", "sandbox.pids: must be greater than or equal to 16"),
     ("sandbox: {masks: ['!a']}\n", "mask '!a': write a gitignore pattern"),
+    ("rulse:\n", "unknown key 'rulse'; did you mean 'rules'?"),
+    ("sandbax: null\nmode: plan\n", "unknown key 'sandbax'; did you mean 'sandbox'?"),
     ("sandbox: {masks: [../a]}\n", "mask '../a': it can never fit"),
     ("sandbox: {masks: [./.env]}\n", "mask './.env': it can never fit"),
     ("sandbox: {masks: [a/../b]}\n", "mask 'a/../b': it can never fit"),
