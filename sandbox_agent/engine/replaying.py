@@ -29,6 +29,8 @@ from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Sessio
 from sandbox_agent.errors import ConfigError, ReplayMismatchError
 from sandbox_agent.events import Event, PermissionDecided, ToolFinished, UserMessage
 from sandbox_agent.models.base import Model
+from sandbox_agent.policy.elsewhere import refuse_looser
+from sandbox_agent.policy.load import administrators_policy
 from sandbox_agent.policy.policy import Policy
 from sandbox_agent.records.bundle import Bundle
 from sandbox_agent.records.noise import Noise
@@ -63,7 +65,7 @@ class Replaying:
 
         Raises:
             ReplayMismatchError: the lock is not usable.
-            ConfigError: it would reach hosts, and may not.
+            ConfigError: it would reach hosts, and may not; or the administrator's policy does not bear its policy.
         """
         self.bundle = bundle
         self.frozen = frozen
@@ -73,6 +75,9 @@ class Replaying:
         if self.policy.sandbox.allow_hosts and not (frozen or network):
             hosts = ", ".join(entry.text for entry in self.policy.sandbox.allow_hosts)
             raise ConfigError(f"{bundle.path}: its run could reach {hosts}; --network lets the replay reach them, too")
+        administrators = None if frozen else administrators_policy()
+        if administrators is not None:
+            refuse_looser(self.policy, administrators)
         self.types: Mapping[str, AgentType] = types_in(bundle.lock)
         self.task: str = bundle.lock["task"]
         self.fault: ReplayMismatchError | None = None

@@ -67,6 +67,16 @@ def run_policy(named: str | None, options: CommandLine | None = None, *, places:
     return merge([*locked, *chain, kept, layer_of_command_line(options or CommandLine())], chain[-1])
 
 
+def administrators_policy(places: Places | None = None) -> Policy | None:
+    """What the administrator's file says by itself; None where there is none.
+
+    Raises:
+        PolicyError: it is not safe, or not right.
+    """
+    layers = _administrators(places or Places(own_folder=config_dir()))
+    return merge(layers, layers[-1]) if layers else None
+
+
 def load_policy(
     name_or_path: str | None,
     *,

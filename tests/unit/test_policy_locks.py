@@ -10,7 +10,8 @@ from layers_desk import LayersDesk
 from policy_desk import bash
 
 from sandbox_agent.errors import PolicyError
-from sandbox_agent.policy.load import Places, check_policy
+from sandbox_agent.policy.elsewhere import refuse_looser
+from sandbox_agent.policy.load import Places, administrators_policy, check_policy, load_policy
 from sandbox_agent.policy.policy import SandboxSettings
 from sandbox_agent.types import Limits, Mode, Price, Verdict
 
@@ -213,3 +214,43 @@ def test_limits_of_all_kinds_are_capped_and_prices_follow_the_lock_on_the_cost(d
     assert 'limits.prices {"m": {input: 0, output: 0}} counts as {"m": {input: 1, output: 1}}' in told
     assert "limits.subagents.total 7 counts as 5" in told
     assert "--max-cost: limits.cost_usd 9 counts as 2" in told
+
+
+ELSEWHERE = """mode: default
+lock: [mode, sandbox.memory, sandbox.masks, sandbox.allow_hosts, sandbox.runtime]
+rules: {deny: ['Bash(curl:*)'], ask: ['Bash(make:*)']}
+sandbox: {memory: 1GiB, masks: [secret], allow_hosts: ['example.org:443']}
+"""
+AGREED = "rules: {deny: ['Bash(curl:*)', 'Bash(make:*)']}\n"
+BORNE = "mode: plan\nsandbox: {memory: 512MiB, masks: [secret, more], allow_hosts: ['example.org:443']}\n" + AGREED
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (BORNE, None),
+        (BORNE.replace("curl", "wget"), "etc/policy.yaml:3 denies Bash(curl:*), and the policy of the bundle does not"),
+        (BORNE.replace("make", "cake"), "etc/policy.yaml:3 asks about Bash(make:*), and the policy of the bundle does"),
+        (BORNE.replace("plan", "acceptEdits"), "mode acceptEdits of the bundle is looser than default, which"),
+        (
+            BORNE.replace("512MiB", "2GiB"),
+            "sandbox.memory 2GiB of the bundle is looser than 1GiB, which etc/policy.yaml:2",
+        ),
+        (BORNE.replace("secret", "other"), "sandbox.masks ['other', 'more'] of the bundle is looser than"),
+        (BORNE.replace("example", "other"), "sandbox.allow_hosts [other.org:443] of the bundle is looser than"),
+        (BORNE.replace("sandbox: {", "sandbox: {runtime: x, "), "sandbox.runtime x of the bundle is looser than runc"),
+    ],
+)
+def test_a_policy_that_was_merged_elsewhere_is_held_to_it(desk: LayersDesk, text: str, said: str | None) -> None:
+    """That of a bundle: no layer of this machine has been in it."""
+    places = Places(own_folder=desk.own, administrators=desk.admin, administrators_uid=os.geteuid())
+    assert administrators_policy(places) is None
+    desk.file("etc/policy.yaml", ELSEWHERE)
+    administrators, policy = administrators_policy(places), load_policy(desk.file("theirs.yaml", text))
+    assert administrators is not None
+    if said is None:
+        refuse_looser(policy, administrators)
+        return
+    with pytest.raises(PolicyError) as caught:
+        refuse_looser(policy, administrators)
+    assert said in str(caught.value).replace(f"{desk.folder}/", "")
