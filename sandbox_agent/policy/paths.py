@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import posixpath
+import unicodedata
 from dataclasses import dataclass
 
 from pathspec import GitIgnoreSpec
@@ -56,7 +57,8 @@ PROTECTED = (
 )
 """Names, at any depth, that later run code or change what git does. Never written without a person's answer."""
 
-_PROTECTED_SPEC = GitIgnoreSpec.from_lines(f"**/{name}" for name in PROTECTED)
+# "git~1" is what Windows calls `.git` besides.
+_PROTECTED_SPEC = GitIgnoreSpec.from_lines(f"**/{name}" for name in (*PROTECTED, "git~1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +132,17 @@ def parse_path_pattern(text: str, *, location: str | None = None) -> PathPattern
 
 
 def is_protected(path: str) -> bool:
-    """True for a path that is, or lies in, something that later runs code (`.git`, dotfiles of shells, editors)."""
-    return _PROTECTED_SPEC.match_file(path.lstrip("/"))
+    """True for a path that is, or lies in, something that later runs code (`.git`, dotfiles of shells, editors), by any
+    spelling that some file system takes for its name."""
+    relative = path.lstrip("/")
+    return _PROTECTED_SPEC.match_file(relative) or _PROTECTED_SPEC.match_file(_loosely(relative))
+
+
+def _loosely(path: str) -> str:
+    """Without letter case, width, invisible characters, and what Windows drops at the end of a name."""
+    wide = unicodedata.normalize("NFKC", path).casefold()
+    seen = "".join(char for char in wide if unicodedata.category(char) != "Cf")
+    return "/".join(part.partition(":")[0].rstrip(". ") or part for part in seen.split("/"))
 
 
 def in_workspace(path: str) -> bool:

@@ -120,6 +120,33 @@ def test_protected_paths_are_asked_even_with_an_allow_rule(name: str) -> None:
     assert on_path(allowing, "Write", f"/workspace/{name}x").verdict is Verdict.ALLOW
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".GIT/config",
+        "Git~1/config",
+        ".g\u200cit/x",
+        ".\uff27IT/x",
+        ".git./x",
+        ".git /x",
+        ".git::$X/x",
+        ".BashRC",
+        ".VSCode/x",
+    ],
+)
+def test_protected_paths_are_known_by_all_their_spellings(name: str) -> None:
+    """For file tools and for commands."""
+    path = f"/workspace/sub/{name}"
+    assert on_path(policy(allow=["Edit(/**)"]), "Write", path, mode=Mode.ACCEPT_EDITS).verdict is Verdict.ASK
+    written = [PathAccess(path, write=True, resolved=path)]
+    for command in (f"echo x > 'sub/{name}'", f"touch 'sub/{name}'"):
+        assert (
+            bash(policy(allow=["Bash(echo:*)"]), command, paths=written, mode=Mode.ACCEPT_EDITS).verdict is Verdict.ASK
+        )
+    for plain in ("git/x", ".gitx", "a.git/x", ".github/x", ".git\u0301/x"):
+        assert on_path(policy(), "Write", f"/workspace/{plain}", mode=Mode.ACCEPT_EDITS).verdict is Verdict.ALLOW
+
+
 def test_plan_mode_denies_what_is_not_read_only_and_says_so() -> None:
     """Even with an allow rule; reading goes on."""
     planning = policy(allow=["Edit", "Bash(make:*)"])
