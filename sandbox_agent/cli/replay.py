@@ -14,11 +14,11 @@ from sandbox_agent.cli.run import COMMAND as RUN
 
 EPILOG = """\b
 Examples:
-  sandbox-agent run --record run.bundle -p --apply never "Fix the failing test"
-  sandbox-agent replay run.bundle
-  sandbox-agent replay run.bundle --frozen
-  sandbox-agent replay run.bundle -w ./project --json | jq .difference
-  sandbox-agent replay run.bundle --from 40 -w ./branch --model anthropic:claude-opus-5-5 --policy ./mine.yaml
+  sandbox-agent run --record ../run.bundle -p --apply never "Fix the failing test"
+  sandbox-agent replay ../run.bundle
+  sandbox-agent replay ../run.bundle --frozen
+  sandbox-agent replay ../run.bundle -w ./project --json | jq .difference
+  sandbox-agent replay ../run.bundle --from 40 -w ./branch --model anthropic:claude-opus-5-5 --policy ./mine.yaml
 
 \b
 Exit codes: 0 the replay agrees, 2 usage or no such bundle, 5 the sandbox is unavailable, 7 it differs.

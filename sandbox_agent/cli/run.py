@@ -21,7 +21,7 @@ Examples:
   sandbox-agent run --repeat 5 --check "pytest -q" --output json "Fix the bug" | jq .pass_rate
   git diff | sandbox-agent run -p -
   sandbox-agent run --check "pytest -q" --check-files "tests/**" --apply always "Fix the bug"
-  sandbox-agent run --record run.bundle "Fix the failing test"
+  sandbox-agent run --record ../run.bundle "Fix the failing test"
   sandbox-agent run -p --report junit=junit.xml --report html=session.html "Fix the bug"
   sandbox-agent run -p --output json "What does this project do?" | jq -r .result
 
@@ -125,7 +125,7 @@ Exit codes: 0 done, 1 the task or a check failed, 2 usage or configuration, 3 do
     "--record",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Record the run as a bundle that `replay` can do once more. FILE must not exist.",
+    help="Record the run as a bundle that `replay` can do once more. FILE is new, and outside of the folder.",
 )
 @click.option("--record-tree", is_flag=True, help="With --record: keep the folder in it also where it is large.")
 @click.option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -71,6 +72,15 @@ def test_every_option_has_its_words_and_no_line_ends_in_blanks(names: tuple[str,
 
     assert [one.name for one in command.params if isinstance(one, click.Option) and not one.help] == []
     assert [line for line in call(*names, "--help").out.splitlines() if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize("command", ["run", "replay"])
+def test_an_example_that_records_names_a_file_outside_of_the_folder(command: str) -> None:
+    """One inside is refused, and the folder is the current one."""
+    named = re.findall(r"run --record (\S+)", call(command, "--help").out)
+
+    assert named
+    assert [name for name in named if not name.startswith("../")] == []
 
 
 def test_help_imports_nothing_heavy() -> None:
