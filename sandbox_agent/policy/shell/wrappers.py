@@ -15,7 +15,8 @@ from sandbox_agent.policy.shell.options import parse_options
 from sandbox_agent.policy.shell.runners import RUN_TIME_WORD, Unwrapped, fd_runs, find_runs, git_runs, joined, replaced
 from sandbox_agent.policy.shell.tables import Program, Wrapper, tables
 
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=", re.ASCII)
+_ASSIGNMENT = re.compile(r"[^=\s/]+=")
+"""env takes names that no shell does, `BASH_FUNC_ls%%` among them, which makes bash take in a function."""
 _GUESSED_WORDS = 8
 """After the first word that may be the command, where an option of a wrapper is not known: it may have had a value."""
 _SHELL_VALUES = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
@@ -110,6 +111,9 @@ def _wrapper(command: SimpleCommand, wrapper: Wrapper, found: Unwrapped) -> None
     skipped = 0
     while skipped < wrapper.positionals and index < len(words):
         index, skipped = index + 1, skipped + 1
+    if skipped:  # `ssh HOST -p 22 CMD`, `kubectl exec POD -c NAME -- CMD`
+        behind, _ = _skip_options(words, index, wrapper, found)
+        index = index if behind is None else behind
     rest = words[index:]
     found.transparent = wrapper.transparent and bool(rest)
     if wrapper.unknown:
