@@ -7,6 +7,7 @@ import sys
 import anyio
 import click
 
+from sandbox_agent.cli import complete
 from sandbox_agent.cli.kept import Kept, apply_kept, open_kept, told
 from sandbox_agent.engine.drifting import event_of
 from sandbox_agent.errors import ConfigError
@@ -31,7 +32,7 @@ _BY_NAME = "a link or special file goes only when its own path is named"
     "\b\nExit codes: 0 nothing stood in the way, 1 a file is in conflict (yours stays), 2 usage or no such session.\n",
     short_help="Apply the kept changes of a session to your folder.",
 )
-@click.argument("session_id", metavar="ID")
+@click.argument("session_id", metavar="ID", shell_complete=complete.sessions)
 @click.argument("paths", metavar="[PATH|PATTERN]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Apply all without asking (links and FIFOs only when named).")
 @click.option("--hunks", "by_hunk", is_flag=True, help="Ask about every hunk (of the paths named, or of all).")

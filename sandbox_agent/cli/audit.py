@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from sandbox_agent.cli import complete
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.auditing import audit
 from sandbox_agent.engine.past import EVENTS_FILE, folder_of
@@ -34,7 +35,7 @@ Exit codes:
 
 
 @click.command(name="audit", epilog=EXAMPLES, short_help="Verify the record of a session; list what matters in it.")
-@click.argument("session_id", metavar="ID")
+@click.argument("session_id", metavar="ID", shell_complete=complete.sessions)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, unsanitised.")
 @click.option("--head", metavar="HASH", help="A head of this record that was kept elsewhere (a run prints its own).")
 def audit_session(session_id: str, as_json: bool, head: str | None) -> int:

@@ -8,7 +8,12 @@ from click.shell_completion import get_completion_class
 
 @click.command(
     name="completion",
-    epilog='\b\nExample, in ~/.bashrc:\n  eval "$(sandbox-agent completion bash)"\n',
+    epilog="""\b
+Examples, in ~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish:
+  eval "$(sandbox-agent completion bash)"
+  eval "$(sandbox-agent completion zsh)"
+  sandbox-agent completion fish | source
+""",
     short_help="Print the completion script of your shell.",
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))

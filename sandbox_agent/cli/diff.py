@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from sandbox_agent.cli import complete
 from sandbox_agent.cli.kept import open_kept
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.frontends import review
@@ -21,7 +22,7 @@ from sandbox_agent.workspaces.ledger import interrupted
     "  sandbox-agent diff last --json | jq -r .path\n",
     short_help="Show what a session changed and did not apply.",
 )
-@click.argument("session_id", metavar="ID")
+@click.argument("session_id", metavar="ID", shell_complete=complete.sessions)
 @click.argument("paths", metavar="[PATH|PATTERN]...", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a changed path, unsanitised.")
 def COMMAND(session_id: str, paths: tuple[str, ...], as_json: bool) -> int:

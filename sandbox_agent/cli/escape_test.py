@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from sandbox_agent import registry
+from sandbox_agent.cli import complete
 
 
 @click.command(
@@ -15,7 +16,12 @@ from sandbox_agent import registry
     "2 usage or configuration, 5 no usable engine.\n",
     short_help="Try to get out of the sandbox, and say which ways are open.",
 )
-@click.option("--policy", metavar="NAME|FILE", help="The policy whose sandbox is tried. Default: that of a run.")
+@click.option(
+    "--policy",
+    metavar="NAME|FILE",
+    shell_complete=complete.policies,
+    help="The policy whose sandbox is tried. Default: that of a run.",
+)
 @click.option("--only", metavar="GROUP|ID", multiple=True, help="Only these probes; may be given several times.")
 @click.option("--compare", is_flag=True, help="Also try what `docker run` makes by default, as a second column.")
 @click.option("--control", is_flag=True, help="Also show, in weakened containers, that each probe can fail.")

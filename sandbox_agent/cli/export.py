@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from sandbox_agent import registry
+from sandbox_agent.cli import complete
 
 
 @click.command(
@@ -16,7 +17,7 @@ from sandbox_agent import registry
     "  sandbox-agent export last --repo libs/parser --bundle parser.bundle\n",
     short_help="Take commits made inside out, as a bundle or patches.",
 )
-@click.argument("session_id", metavar="ID")
+@click.argument("session_id", metavar="ID", shell_complete=complete.sessions)
 @click.option("--bundle", type=click.Path(path_type=Path), metavar="FILE", help="Write a git bundle.")
 @click.option("--patches", type=click.Path(path_type=Path), metavar="DIR", help="Write one patch a commit of HEAD.")
 @click.option("--repo", default="", metavar="PATH", help="A repository nested in the workspace.")

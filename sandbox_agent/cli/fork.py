@@ -7,6 +7,7 @@ import shlex
 
 import click
 
+from sandbox_agent.cli import complete
 from sandbox_agent.engine.forking import fork
 from sandbox_agent.frontends.sanitise import sanitise
 
@@ -16,7 +17,7 @@ from sandbox_agent.frontends.sanitise import sanitise
     epilog="\b\nExamples:\n  sandbox-agent sessions show last\n  sandbox-agent fork last --at 3\n",
     short_help="Begin a new session at a step of another one.",
 )
-@click.argument("session_id", metavar="ID")
+@click.argument("session_id", metavar="ID", shell_complete=complete.sessions)
 @click.option("--at", "step", metavar="STEP", type=click.IntRange(min=0), required=True, help="The step to begin at.")
 @click.option("--json", "as_json", is_flag=True, help="The new session as a JSON object.")
 def COMMAND(session_id: str, step: int, as_json: bool) -> int:

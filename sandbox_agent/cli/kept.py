@@ -16,7 +16,7 @@ from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.discarding import discard, viewer
 from sandbox_agent.engine.drifting import together
 from sandbox_agent.engine.lock import SessionLock
-from sandbox_agent.engine.past import EVENTS_FILE, find_session
+from sandbox_agent.engine.past import EVENTS_FILE, find_session, session_ids
 from sandbox_agent.engine.secrecy import redactor_of
 from sandbox_agent.engine.standing import complete
 from sandbox_agent.events import ChangesApplied
@@ -44,6 +44,11 @@ class Kept:
     changes: tuple[JsonObject, ...]
     drift: tuple[Drift, ...] = ()
     settled: ApplyOutcome | None = None
+
+
+def recorded_ids() -> list[str]:
+    """All sessions there are, newest first."""
+    return session_ids(sessions_dir())
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import click
 
+from sandbox_agent.cli import complete
 from sandbox_agent.config import sessions_dir
 from sandbox_agent.engine.discarding import discard
 from sandbox_agent.engine.lock import SessionLock, in_use
@@ -31,7 +32,7 @@ SHOWN_PATHS = 5
     epilog="\b\nExamples:\n  sandbox-agent sessions rm last\n  sandbox-agent sessions rm --all-applied\n",
     short_help="Remove sessions with all that was kept of them.",
 )
-@click.argument("session_ids_given", metavar="[ID]...", nargs=-1)
+@click.argument("session_ids_given", metavar="[ID]...", nargs=-1, shell_complete=complete.sessions)
 @click.option("--all-applied", is_flag=True, help="All sessions in which nothing waits to be applied.")
 @click.option(
     "--abandon", is_flag=True, help="Also where the copy is on an engine that is out of reach: it stays there."

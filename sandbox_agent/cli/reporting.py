@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from sandbox_agent import registry
+from sandbox_agent.cli import complete
 
 FILE = click.Path(path_type=Path)
 
@@ -23,7 +24,7 @@ Exit codes: 0 written, whatever the session came to; 1 the record is gone or unr
 
 
 @click.command(name="report", epilog=EXAMPLES, short_help="Write a session as a page, Markdown, JUnit or SARIF.")
-@click.argument("session_id", metavar="ID")
+@click.argument("session_id", metavar="ID", shell_complete=complete.sessions)
 @click.option("--html", metavar="FILE", type=FILE, help="One page with everything in it; it loads nothing.")
 @click.option("--markdown", metavar="FILE", type=FILE, help="A short summary for a pipeline's page.")
 @click.option("--junit", metavar="FILE", type=FILE, help="A case for every check and every task.")

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from sandbox_agent import registry
+from sandbox_agent.cli import complete
 from sandbox_agent.cli.faults import catch_sigterm
 from sandbox_agent.cli.run import COMMAND as RUN
 from sandbox_agent.cli.run import read_task
@@ -43,7 +44,7 @@ def _options() -> Iterator[click.Parameter]:
 
 
 @click.command(name="resume", epilog=EPILOG, short_help="Go on with an earlier session.")
-@click.argument("words", metavar="[ID] [TASK]", nargs=-1)
+@click.argument("words", metavar="[ID] [TASK]", nargs=-1, shell_complete=complete.sessions)
 def COMMAND(words: tuple[str, ...], workspace: Path | None, model: str | None, **options: object) -> int:
     """Go on with session ID, with everything that was said and its copy of the folder, changes that were not applied
     too; a session that was killed, as well. Without an ID, or with "last", it is the newest of the current folder (or

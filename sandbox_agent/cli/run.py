@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from sandbox_agent import registry
+from sandbox_agent.cli import complete
 from sandbox_agent.cli.faults import catch_sigterm
 from sandbox_agent.config import DEFAULT_MODEL
 from sandbox_agent.types import Mode
@@ -42,7 +43,10 @@ Exit codes: 0 done, 1 the task or a check failed, 2 usage or configuration, 3 do
     help="The folder to work on. Default: the current directory.",
 )
 @click.option(
-    "--policy", metavar="NAME|FILE", help="A shipped policy or a policy file. Default: your own, else default."
+    "--policy",
+    metavar="NAME|FILE",
+    shell_complete=complete.policies,
+    help="A shipped policy or a policy file. Default: your own, else default.",
 )
 @click.option(
     "--mode", type=click.Choice([mode.value for mode in Mode]), help="Permission mode. Default: the policy's."
@@ -160,7 +164,7 @@ Exit codes: 0 done, 1 the task or a check failed, 2 usage or configuration, 3 do
     help="Write html, markdown, junit or sarif at the end; sarif adds --allow ReportFindings. Repeatable.",
 )
 @click.option("-c", "--continue", "resume_last", is_flag=True, help="Go on with the newest session of this folder.")
-@click.option("--resume", metavar="ID", help="Go on with this session.")
+@click.option("--resume", metavar="ID", shell_complete=complete.sessions, help="Go on with this session.")
 @click.option(
     "--repeat",
     metavar="N",

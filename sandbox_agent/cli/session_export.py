@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from sandbox_agent import registry
+from sandbox_agent.cli import complete
 from sandbox_agent.errors import ConfigError
 
 FORMATS = {"md": "markdown", "txt": "markdown", "json": "json"}
@@ -22,7 +23,7 @@ FORMATS = {"md": "markdown", "txt": "markdown", "json": "json"}
     "  sandbox-agent sessions export last - --format json | jq .review\n",
     short_help="Write a session into one file: to read (.md), or for programs (.json).",
 )
-@click.argument("session_id", metavar="ID")
+@click.argument("session_id", metavar="ID", shell_complete=complete.sessions)
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @click.option("--format", "form", type=click.Choice(["markdown", "json"]), help="Default: by the name of FILE.")
 @click.option("--force", is_flag=True, help="Replace FILE where it is there.")

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from sandbox_agent import registry
-from sandbox_agent.cli import audit, removing, resume, session_export, spent, steps
+from sandbox_agent.cli import audit, complete, removing, resume, session_export, spent, steps
 from sandbox_agent.cli.session_index import indexed_rows
 from sandbox_agent.cli.session_rows import STATUSES, Filter, Since
 from sandbox_agent.config import sessions_dir, state_dir
@@ -80,7 +80,7 @@ def list_sessions(
     "  sandbox-agent sessions show last --costs\n",
     short_help="Show the steps of a session with the files each changed, and what its runs used.",
 )
-@click.argument("session_id", metavar="ID")
+@click.argument("session_id", metavar="ID", shell_complete=complete.sessions)
 @click.option("--costs", is_flag=True, help="What each request and call used: tokens, money, CPU, memory, bytes.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a step (or a request and call), unsanitised.")
 def show(session_id: str, costs: bool, as_json: bool) -> int:

@@ -8,6 +8,7 @@ from functools import partial
 import anyio
 import click
 
+from sandbox_agent.cli import complete
 from sandbox_agent.engine.forking import session_folder
 from sandbox_agent.engine.undoing import undo_session
 from sandbox_agent.errors import ConfigError
@@ -25,7 +26,7 @@ QUESTION = "Rewind the conversation to that step, too? If not, the model is told
     "  sandbox-agent undo last --to 0 --conversation\n",
     short_help="Bring a session's workspace back to an earlier step.",
 )
-@click.argument("session_id", metavar="ID")
+@click.argument("session_id", metavar="ID", shell_complete=complete.sessions)
 @click.option("--to", metavar="STEP", type=click.IntRange(min=0), help="The step to go back to. Default: one back.")
 @click.option(
     "--conversation/--no-conversation",

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from sandbox_agent import registry
+from sandbox_agent.cli import complete
 from sandbox_agent.config import RunConfig, state_dir
 from sandbox_agent.engine.open import policy_of
 from sandbox_agent.engine.servers import servers_named
@@ -32,7 +33,10 @@ _PLACES = {
     short_help="List the MCP servers of a run, and where each would run.",
 )
 @click.option(
-    "--policy", metavar="NAME|FILE", help="A shipped policy or a policy file. Default: your own, else default."
+    "--policy",
+    metavar="NAME|FILE",
+    shell_complete=complete.policies,
+    help="A shipped policy or a policy file. Default: your own, else default.",
 )
 @click.option(
     "--mcp-config",

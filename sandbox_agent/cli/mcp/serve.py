@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from sandbox_agent import registry
+from sandbox_agent.cli import complete
 from sandbox_agent.cli.faults import catch_sigterm
 from sandbox_agent.types import Mode
 
@@ -32,7 +33,10 @@ Exit codes: 0 the client is gone, 2 usage or configuration, 5 the sandbox is una
     help="The folder to work on; given again, one more that a client may open. Default: the current directory.",
 )
 @click.option(
-    "--policy", metavar="NAME|FILE", help="A shipped policy or a policy file. Default: your own, else default."
+    "--policy",
+    metavar="NAME|FILE",
+    shell_complete=complete.policies,
+    help="A shipped policy or a policy file. Default: your own, else default.",
 )
 @click.option(
     "--mode", type=click.Choice([mode.value for mode in Mode]), help="Permission mode. Default: the policy's."

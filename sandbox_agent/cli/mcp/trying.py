@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from sandbox_agent import registry
+from sandbox_agent.cli import complete
 from sandbox_agent.cli.faults import catch_sigterm
 
 EPILOG = """\b
@@ -31,7 +32,10 @@ Exit codes: 0 all are there, with the tools that were approved; 1 one is not; 2 
     help="The folder whose copy they see. Default: the current directory.",
 )
 @click.option(
-    "--policy", metavar="NAME|FILE", help="A shipped policy or a policy file. Default: your own, else default."
+    "--policy",
+    metavar="NAME|FILE",
+    shell_complete=complete.policies,
+    help="A shipped policy or a policy file. Default: your own, else default.",
 )
 @click.option(
     "--mcp-config",

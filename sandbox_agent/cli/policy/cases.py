@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import click
 
+from sandbox_agent.cli import complete
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.frontends.printer import Printer, make_console
 from sandbox_agent.frontends.sanitise import sanitise
@@ -34,7 +35,12 @@ FAILED = 1
     short_help="Run the unit tests of a policy.",
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--policy", metavar="NAME|FILE", help="For cases that name none. Default: the shipped default.")
+@click.option(
+    "--policy",
+    metavar="NAME|FILE",
+    shell_complete=complete.policies,
+    help="For cases that name none. Default: the shipped default.",
+)
 @click.option("--junit", metavar="FILE", type=click.Path(path_type=Path), help="Write a JUnit report there.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def COMMAND(files: tuple[Path, ...], policy: str | None, junit: Path | None, as_json: bool) -> int:

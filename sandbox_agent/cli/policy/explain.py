@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import click
 from rich.text import Text
 
+from sandbox_agent.cli import complete
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.frontends.printer import Printer, make_console
 from sandbox_agent.frontends.sanitise import sanitise
@@ -33,7 +34,12 @@ _COLOURS = {Verdict.ALLOW: "green", Verdict.ASK: "yellow", Verdict.DENY: "red"}
     short_help="Say what a policy says of a call, and why.",
 )
 @click.argument("call", metavar="CALL", default="-")
-@click.option("--policy", metavar="NAME|FILE", help="As for run. Default: your own, else default.")
+@click.option(
+    "--policy",
+    metavar="NAME|FILE",
+    shell_complete=complete.policies,
+    help="As for run. Default: your own, else default.",
+)
 @click.option("--mode", type=click.Choice([mode.value for mode in Mode]), help="Default: the policy's.")
 @click.option("--allow", metavar="RULE", multiple=True, help="As for run. Repeatable.")
 @click.option("--deny", metavar="RULE", multiple=True, help="As for run. Repeatable.")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from sandbox_agent.cli import complete
 from sandbox_agent.config import config_dir, sessions_dir
 from sandbox_agent.engine.past import EVENTS_FILE, find_session
 from sandbox_agent.engine.recorded import Recorded, recorded
@@ -34,8 +35,13 @@ from sandbox_agent.types import JsonObject, Mode
     "  sandbox-agent policy learn ID1 ID2 --generalise 3 --write learned.yaml\n",
     short_help="Write the policy under which recorded runs would have passed.",
 )
-@click.argument("sessions", metavar="SESSION...", nargs=-1, required=True)
-@click.option("--policy", metavar="NAME|FILE", help="What to start from. Default: the policy that the runs went by.")
+@click.argument("sessions", metavar="SESSION...", nargs=-1, required=True, shell_complete=complete.sessions)
+@click.option(
+    "--policy",
+    metavar="NAME|FILE",
+    shell_complete=complete.policies,
+    help="What to start from. Default: the policy that the runs went by.",
+)
 @click.option("--mode", type=click.Choice([mode.value for mode in Mode]), help="Judge in it. Default: the policy's.")
 @click.option("--generalise", metavar="N", type=click.IntRange(min=2), help="N alike rules become a wider one.")
 @click.option("--limits/--no-limits", default=True, show_default=True, help="Lower the limits to what the runs used.")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from sandbox_agent.cli import complete
 from sandbox_agent.frontends.policy_view import lines, settings
 from sandbox_agent.policy.layers import CommandLine
 from sandbox_agent.policy.load import check_outside_workspace, run_policy
@@ -21,7 +22,12 @@ from sandbox_agent.types import Mode
     "  sandbox-agent policy show --json | jq '.rules.deny[].location'\n",
     short_help="Show the merged policy of a run, and where each line comes from.",
 )
-@click.option("--policy", metavar="NAME|FILE", help="As for run. Default: your own, else default.")
+@click.option(
+    "--policy",
+    metavar="NAME|FILE",
+    shell_complete=complete.policies,
+    help="As for run. Default: your own, else default.",
+)
 @click.option("--mode", type=click.Choice([mode.value for mode in Mode]), help="As for run.")
 @click.option("--allow", metavar="RULE", multiple=True, help="As for run.")
 @click.option("--deny", metavar="RULE", multiple=True, help="As for run.")
