@@ -211,5 +211,5 @@ def test_a_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
     workspace = changed(tmp_path, {}, {"f": b""})
     workspace.host.rmdir()
 
-    with pytest.raises(WorkspaceError, match="cannot be opened: No such file or directory$"):
+    with pytest.raises(WorkspaceError, match=r"cannot be opened: No such file or directory$"):
         workspace.apply()
