@@ -113,7 +113,7 @@ def _usage(fault: click.ClickException) -> str:
         text = near.unknown_option(fault)
     else:
         told = near.missing_task(fault) if isinstance(fault, click.MissingParameter) else None
-        text = told or " ".join(fault.format_message().split())
+        text = told or near.several_words(fault, " ".join(fault.format_message().split()).rstrip("."))
     text = text[:1].lower() + text[1:]
     context = fault.ctx if isinstance(fault, click.UsageError) else None
     return f"{text.rstrip('.')}; see: {context.command_path if context else 'sandbox-agent'} --help"

@@ -68,6 +68,14 @@ def missing_task(fault: click.MissingParameter) -> str | None:
     return "missing argument 'TASK'; without one: `sandbox-agent resume`, or `sandbox-agent chat -c` to talk"
 
 
+def several_words(fault: click.ClickException, text: str) -> str:
+    """The words of a task without quotes are arguments too many."""
+    context = fault.ctx if isinstance(fault, click.UsageError) else None
+    if context is None or context.info_name not in ("run", "chat") or "unexpected extra argument" not in text:
+        return text
+    return f"{text}: put quotes around the words of a task"
+
+
 def _of_run(group: click.Group, fault: click.NoSuchOption) -> str:
     """An option before any command is most often meant for `run`."""
     assert fault.ctx is not None

@@ -27,7 +27,8 @@ def model_kind(spec: str) -> ModelKind:
     """
     kind, colon, name = spec.partition(":")
     if not colon or not name or kind not in MODEL_KINDS:
-        raise ConfigError(f"--model {spec!r}: write anthropic:NAME or script:FILE")
+        meant = f" (did you mean anthropic:{spec}?)" if spec.startswith("claude-") else ""
+        raise ConfigError(f"--model {spec!r}: write anthropic:NAME or script:FILE{meant}")
     if kind == "anthropic":
         check_credentials(os.environ)
     return ModelKind(MODEL_KINDS[kind], name)

@@ -26,6 +26,12 @@ def test_another_spelling_is_refused(spec: str) -> None:
         model_kind(spec)
 
 
+def test_a_bare_name_of_the_api_is_answered_with_its_kind() -> None:
+    """As other agents take it."""
+    with pytest.raises(ConfigError, match=r"\(did you mean anthropic:claude-sonnet-5-5\?\)"):
+        model_kind("claude-sonnet-5-5")
+
+
 def test_a_fallback_is_another_model_of_the_api() -> None:
     """None stays none."""
     assert fallback_name("anthropic:claude-y", "anthropic:claude-x") == "claude-y"
