@@ -39,6 +39,8 @@ def _become(words: list[str], life: int) -> None:
     try:
         os.close(life)
         os.setsid()
+        for ours in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python does not obey, and hands on so
+            signal.signal(ours, signal.SIG_DFL)
         os.execvp(words[0], words)
     except FileNotFoundError:
         os._exit(NO_SUCH_PROGRAM)

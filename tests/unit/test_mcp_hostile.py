@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 from mcp_rig import Ground, fleet_of, hostile
 
 from sandbox_agent.mcp.connection import MAX_ELICITATIONS, MAX_STARTS, State
+from sandbox_agent.mcp.host import HostGround, HostProcess
 from sandbox_agent.types import JsonObject
 
 GOOD = hostile(name="good")
@@ -443,6 +445,18 @@ async def test_a_server_is_ended_with_its_children(tmp_path: Path, modes: tuple[
 
 def _children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+async def test_a_program_obeys_the_signals_that_it_would_obey_anywhere(tmp_path: Path) -> None:
+    """Its guard is a Python program, which ignores some and would hand that on."""
+    words = ["/bin/grep", "SigIgn", "/proc/self/status"]
+    process = await HostProcess.start(words, HostGround({}, tmp_path), {})
+    try:
+        ignored = int((await process.receive()).split()[1], 16)
+    finally:
+        await process.aclose()
+
+    assert not ignored & (1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1))
 
 
 ENGINE = """
