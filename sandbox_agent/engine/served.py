@@ -6,10 +6,9 @@ What runs goes the way of every call: gate, hooks, checkpoints, record. So `sess
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ from anyio.abc import TaskGroup, TaskStatus
 from sandbox_agent.config import RunConfig
 from sandbox_agent.engine import session_hooks
 from sandbox_agent.engine.answers import check_answer
-from sandbox_agent.engine.call_hooks import with_notes
-from sandbox_agent.engine.calls import run_calls
 from sandbox_agent.engine.child import without
 from sandbox_agent.engine.forking import fork
 from sandbox_agent.engine.history import interrupted
@@ -29,119 +26,23 @@ from sandbox_agent.engine.loop import Progress, conclude
 from sandbox_agent.engine.open import bare, open_session, policy_of
 from sandbox_agent.engine.own_tools import pool_of
 from sandbox_agent.engine.previewing import SoFar, changes_so_far
-from sandbox_agent.engine.queue import Priority
+from sandbox_agent.engine.served_calls import Call, Errand, Served
+from sandbox_agent.engine.serving import CALLER, MAX_WAITING, listen, serve
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, NobodyAnswersError, Session
 from sandbox_agent.errors import ModelError, SandboxAgentError, SandboxError, ToolError
-from sandbox_agent.events import AssistantMessage, Notice, ToolFinished, UserMessage
 from sandbox_agent.models.absent import AbsentModel
 from sandbox_agent.models.base import Answer
 from sandbox_agent.prompts import prompt
-from sandbox_agent.types import JsonObject, ToolResult, ToolUse, Usage
+from sandbox_agent.types import JsonObject, ToolResult, Usage
 from sandbox_agent.workspaces.base import ApplyOutcome
-
-CALLER = "mcp client"
-"""What the record has in place of the model's name."""
 
 TOOLS = ("Bash", "Read", "Write", "Edit", "Grep", "Glob", "TaskOutput", "TaskStop")
 """Those that a client gets."""
 
 MAX_SESSIONS = 8
-MAX_WAITING = 100
-ANSWER_S = 600.0
-"""For a person to answer a question before the answer is no."""
 
-GATHER_S = 0.003
-"""Calls that come within this time after one another form one turn."""
-
-REVIEW_S = 1.5
 END_S = 3.5
 """For a session to end by itself; with the removal of its container it stays under 5 s."""
-
-
-class Call:
-    """One call of a client. `question` is set while the person is asked about it, `result` when it has ended."""
-
-    def __init__(self, name: str, given: JsonObject, *, can_ask: bool) -> None:
-        self.use = ToolUse(f"call_{secrets.token_hex(12)}", name, given)
-        self.can_ask = can_ask
-        self.question: ApprovalRequest | None = None
-        self.result: ToolResult | None = None
-        self._answer: ApprovalAnswer | None = None
-        self._news = anyio.Event()
-        self._answered = anyio.Event()
-
-    async def news(self) -> None:
-        """Wait until there is a question or a result."""
-        while self.result is None and self.question is None:
-            await self._news.wait()
-
-    def answer(self, answer: ApprovalAnswer) -> None:
-        """What the person says to `question`."""
-        self._answer, self.question = answer, None
-        self._news = anyio.Event()
-        self._answered.set()
-
-    def end(self, result: ToolResult) -> None:
-        """It has this result; only the first one counts."""
-        if self.result is None:
-            self.result = result
-            self._tell()
-
-    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """Put a question to the person.
-
-        Raises:
-            NobodyAnswersError: whoever made the call has nobody to ask.
-        """
-        if not self.can_ask:
-            raise NobodyAnswersError
-        self._answered = anyio.Event()
-        self.question = request
-        self._tell()
-        with anyio.move_on_after(ANSWER_S):
-            await self._answered.wait()
-            assert self._answer is not None
-            return self._answer
-        self.question = None
-        return ApprovalAnswer(False, reason=f"nobody answered within {ANSWER_S:g} s", by="person")
-
-    def _tell(self) -> None:
-        self._news.set()
-
-
-@dataclass(slots=True, eq=False)
-class Errand:
-    """Something that is done with a session while none of its calls runs. `fault` is why it was not."""
-
-    do: Callable[[Session], Awaitable[Any]]
-    done: anyio.Event = field(default_factory=anyio.Event)
-    found: Any = None
-    fault: SandboxAgentError | None = field(default_factory=lambda: ToolError("the session ended before it was done"))
-
-
-@dataclass(slots=True, eq=False)
-class Served:
-    """One open session. `calls` counts those that came."""
-
-    id: str
-    session: Session
-    calls: int = 0
-    closing: bool = False
-    waiting: list[Call | Errand] = field(default_factory=list)
-    running: list[Call] = field(default_factory=list)
-    woken: anyio.Event = field(default_factory=anyio.Event)
-    ended: anyio.Event = field(default_factory=anyio.Event)
-
-    def put(self, one: Call | Errand) -> None:
-        """Have it done when its turn comes."""
-        self.waiting.append(one)
-        self.woken.set()
-
-    def close(self) -> None:
-        """End it; what runs is interrupted."""
-        self.closing = True
-        self.session.interrupt()
-        self.woken.set()
 
 
 @asynccontextmanager
@@ -381,7 +282,7 @@ class Desk:
                 session.pool = without(
                     session.pool, {one.name for one in session.pool.tools} - set(TOOLS), prompt("served/no_such_tool")
                 )
-                session.tasks.start_soon(self._listen, session)
+                session.tasks.start_soon(listen, session, self._calls, self._tell)
                 session.budget.begin()
                 await session.secrecy.known()
                 if not session.messages:
@@ -391,7 +292,7 @@ class Desk:
                 task_status.started(served)
                 progress = Progress()
                 try:
-                    await self._serve(served, progress)
+                    await serve(served, progress)
                 finally:
                     conclude(session, progress)
                     session.hang_up()
@@ -417,77 +318,6 @@ class Desk:
                 one.done.set()
         served.ended.set()
 
-    async def _serve(self, served: Served, progress: Progress) -> None:
-        session = served.session
-        with anyio.CancelScope() as session.scope:
-            while not served.closing and session.fault is None:
-                if not served.waiting:
-                    await served.woken.wait()
-                    served.woken = anyio.Event()
-                    await _gathered(served)
-                    continue
-                await self._next(served, progress)
-        session.scope = None
-        progress.stop = "denied" if session.denials else "done"
-        if session.fault is not None:
-            progress.stop, progress.error, progress.fault = "sandbox_error", str(session.fault), session.fault
-        elif session.unapplied is None:
-            with anyio.move_on_after(REVIEW_S):
-                await session.changes()
-
-    async def _next(self, served: Served, progress: Progress) -> None:
-        """Do one errand, or all calls that came before the next one."""
-        first = served.waiting[0]
-        if isinstance(first, Errand):
-            served.waiting.pop(0)
-            try:
-                first.found = await first.do(served.session)
-                first.fault = None
-            except SandboxAgentError as exc:
-                first.fault = exc
-            finally:
-                first.done.set()
-            return
-        while served.waiting and isinstance(call := served.waiting[0], Call):
-            served.running.append(call)
-            served.waiting.pop(0)
-        session, uses = served.session, [call.use for call in served.running]
-        for message in session.queue.take(Priority.LATER):  # of jobs that have ended
-            session.emit(UserMessage(agent_id=session.agent_id, content=message.content))
-        content = tuple({"type": "tool_use", "id": use.id, "name": use.name, "input": use.input} for use in uses)
-        session.emit(
-            AssistantMessage(
-                agent_id=session.agent_id, content=content, stop_reason="tool_use", model=CALLER, usage=Usage()
-            )
-        )
-        progress.turns += 1
-        await run_calls(session, uses)
-        for call in served.running:
-            await call.news()  # its end was emitted, and is on its way
-        served.running.clear()
-        session.sync_soon()
-
-    async def _listen(self, session: Session) -> None:
-        notes: list[str] = []
-        turns = 0
-        with session.listen() as events:
-            async for event in events:
-                match event:
-                    case AssistantMessage():
-                        turns += 1
-                    case UserMessage(content=content) if turns:
-                        # A client hears of what it was not told in a result with the next one.
-                        notes += [str(block["text"]) for block in content if block.get("type") == "text"]
-                    case ToolFinished(call_id=call_id, content=content, is_error=is_error):
-                        call = self._calls.pop(call_id, None)
-                        if call is not None:
-                            call.end(with_notes(ToolResult(content, is_error=is_error), tuple(notes)))
-                            notes.clear()
-                    case Notice(level="warning", text=text):
-                        self._tell(f"session {session.id}: {text}")
-                    case _:
-                        pass
-
     async def _approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         call = self._calls.get(request.call_id)
         if call is None:
@@ -501,11 +331,3 @@ class Desk:
         if errand.fault is not None:
             raise errand.fault
         return errand.found
-
-
-async def _gathered(served: Served) -> None:
-    """Wait until no more comes for a moment."""
-    known = -1
-    while known != len(served.waiting) <= MAX_WAITING:
-        known = len(served.waiting)
-        await anyio.sleep(GATHER_S)

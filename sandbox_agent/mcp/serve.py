@@ -49,7 +49,7 @@ _ANSWER: JsonObject = {
 
 
 class Pending(Protocol):
-    """A call at the desk, see `engine.served.Call`."""
+    """A call at the desk, see `engine.served_calls.Call`."""
 
     question: Any
     result: ToolResult | None

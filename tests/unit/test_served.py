@@ -12,6 +12,7 @@ from served_rig import Rig
 
 from sandbox_agent.engine import served
 from sandbox_agent.engine.queue import Priority
+from sandbox_agent.engine.served_calls import Call
 from sandbox_agent.engine.session import ApprovalAnswer
 from sandbox_agent.errors import SandboxError, ToolError
 from sandbox_agent.events import AssistantMessage, RunFinished
@@ -21,7 +22,7 @@ from sandbox_agent.testing.api_rules import check_request
 pytestmark = pytest.mark.anyio
 
 
-async def result(call: served.Call) -> tuple[str, bool]:
+async def result(call: Call) -> tuple[str, bool]:
     with anyio.fail_after(5):
         await call.news()
     assert call.result is not None
