@@ -11,7 +11,7 @@ import pytest
 from engine_session import make_session
 
 from sandbox_agent.config import RunConfig
-from sandbox_agent.engine import served
+from sandbox_agent.engine import served, serving
 from sandbox_agent.engine.served import Desk, open_desk
 from sandbox_agent.engine.session import Session
 from sandbox_agent.models.base import Model
@@ -29,7 +29,7 @@ class Rig:
         self._tools = tools
         self._policy = policy
         monkeypatch.setattr(served, "open_session", self._session)
-        monkeypatch.setattr(served, "GATHER_S", 0.0)
+        monkeypatch.setattr(serving, "GATHER_S", 0.0)
 
     @asynccontextmanager
     async def _session(self, config: RunConfig, *, approver: Any, caller: Model) -> AsyncIterator[Session]:

@@ -10,7 +10,7 @@ import pytest
 from engine_session import make_tool, of, read_like, recorded
 from served_rig import Rig
 
-from sandbox_agent.engine import served
+from sandbox_agent.engine import served, served_calls
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.served_calls import Call
 from sandbox_agent.engine.session import ApprovalAnswer
@@ -116,7 +116,7 @@ async def test_what_is_asked_is_asked_of_whoever_made_the_call(monkeypatch: pyte
 
 async def test_a_question_that_nobody_answers_is_a_no(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Else a client that never comes back would hold the session for good."""
-    monkeypatch.setattr(served, "ANSWER_S", 0.01)
+    monkeypatch.setattr(served_calls, "ANSWER_S", 0.01)
     rig = Rig(monkeypatch, tmp_path, [make_tool("Write")], load_policy(None))
     async with rig.desk() as desk:
         call = await desk.submit("Write", {}, None, can_ask=True)
