@@ -266,6 +266,10 @@ class PerExecStream:
             self._closed = True
             if not self._ended:
                 await self._owner._kill(self._call)
+                # The shell around the program ends last; it has all of the command in its arguments.
+                with anyio.move_on_after(LATER_EXEC_S, shield=True):
+                    while await self._stream.receive_either() is not None:
+                        pass
             await self._stream.aclose()
 
 
