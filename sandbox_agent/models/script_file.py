@@ -5,6 +5,7 @@ A wrong script is refused when it is read, with file and line, and never in the 
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 
 from sandbox_agent.errors import ConfigError
 
@@ -172,7 +174,7 @@ def read_script(path: Path, shape: type[ScriptT]) -> ScriptT:
         where = error["loc"]
         place = where[1:] if isinstance(data, list) and where[:1] == ("turns",) else where
         shown = ".".join(map(str, where))
-        raise ConfigError(f"{path}:{_line_of(root, place)}: {shown}: {_plain(error['msg'])}") from exc
+        raise ConfigError(f"{path}:{_line_of(root, place)}: {shown}: {_said(error)}") from exc
 
 
 def _parsed(text: str) -> tuple[yaml.Node | None, Any]:
@@ -185,8 +187,12 @@ def _parsed(text: str) -> tuple[yaml.Node | None, Any]:
         loader.dispose()
 
 
-def _plain(message: str) -> str:
-    return message.removeprefix("Value error, ")
+def _said(error: ErrorDetails) -> str:
+    if error["type"] != "extra_forbidden":
+        return error["msg"].removeprefix("Value error, ")
+    keys = [key for part in _Part.__subclasses__() for key in part.model_fields]
+    near = difflib.get_close_matches(str(error["loc"][-1]), keys, n=1)
+    return "there is no such key" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def _line_of(node: yaml.Node | None, place: tuple[int | str, ...]) -> int:

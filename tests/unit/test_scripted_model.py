@@ -261,7 +261,7 @@ async def test_an_error_can_be_played(passing: bool, kind: type[ModelError]) -> 
         ("just words", ":1: ", "list of turns"),
         ("[]", ":1: ", "turns"),
         ("- text: ok\n- text: b\n  colour: red\n", ":3: ", "colour"),
-        ("turns:\n  - text: ok\nturn: 1\n", ":3: ", "turn"),
+        ("turns:\n  - text: ok\nturn: 1\n", ":3: ", "turn: there is no such key; did you mean 'turns'?"),
         ("- text: ok\n- delay_s: 1\n", ":2: ", "a turn needs text, tools, content or error"),
         ("- text: ok\n- tools:\n    - Read: {a: 1}\n    - Read: [1]\n", ":4: ", "tools.1"),
         ("- text: ok\n  expect:\n    - contains: x\n    - contain: y\n", ":4: ", "contain"),

@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import signal
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -89,6 +90,8 @@ async def _listen(desk: Desk, port: int | None) -> None:
     gc.freeze()
     gc.enable()
     if port is None:
+        if sys.stdin.isatty():
+            say("serving MCP on the standard streams, where a client speaks and not a person; Ctrl-D ends it")
         await ways.serve_stdio(server)
         return
     token = _token()
