@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,17 +19,16 @@ import anyio.to_thread
 from sandbox_agent.engine import call_hooks, restarting
 from sandbox_agent.engine.call_hooks import Hooked
 from sandbox_agent.engine.preparing import prepare
-from sandbox_agent.engine.requests import binding, digest, request_of
+from sandbox_agent.engine.requests import binding, request_of
 from sandbox_agent.engine.scheduler import Call
 from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Approver, NobodyAnswersError, Session
-from sandbox_agent.errors import PolicyError
-from sandbox_agent.events import Notice, PermissionAsked, PermissionDecided
+from sandbox_agent.engine.subjects import leads, led, paths_of, resolve, subject_of
+from sandbox_agent.engine.verdicts import note, note_question, remember, remembered_as
 from sandbox_agent.policy.policy import Policy
 from sandbox_agent.prompts import prompt
 from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.types import Decision, JsonObject, Mode, PermissionRequest, Subject, ToolResult, Verdict
 
-RESOLVE_ATTEMPTS = 2
 HINT_CHARS = 300
 MAX_SHOWN_CHARS = 4_000
 """Of the input that was put in place of a call's own, in what the model is told of it."""
@@ -58,13 +57,13 @@ async def judge(session: Session, calls: Sequence[Call]) -> list[Judged]:
     hooked = [await call_hooks.before(session, call, partial(_look, session)) for call in calls]
     calls = [one.call for one in hooked]
     await prepare(calls)  # those that hooks have rewritten are new
-    subjects = [_subject(session, call) for call in calls]
-    subjects = await _resolve(session, subjects)
+    subjects = [subject_of(session, call) for call in calls]
+    subjects = await resolve(session, subjects)
     bound = [binding(call) for call in calls]
     judged: list[Judged] = []
     for one, call, subject, exact in zip(hooked, calls, subjects, bound, strict=True):
         if isinstance(subject, Decision):
-            judged.append(Judged(call, _note(session, call, subject), Subject(call.use.name)))
+            judged.append(Judged(call, note(session, call, subject), Subject(call.use.name)))
         elif call.tool is None or call.refused is not None or subject is None:
             judged.append(Judged(call, Decision(Verdict.DENY, "not a valid call"), Subject(call.use.name)))
         else:
@@ -85,16 +84,16 @@ async def judge_unasked(session: Session, calls: Sequence[Call]) -> list[tuple[J
     """
     restarting.from_now_on(session)
     await prepare(calls)
-    subjects = [_subject(session, call) for call in calls]
-    paths = _paths(subjects)
-    found = await _leads(session, paths) if paths else {}
+    subjects = [subject_of(session, call) for call in calls]
+    paths = paths_of(subjects)
+    found = await leads(session, paths) if paths else {}
     ctx = replace(session.ctx, withheld=session.policy.withheld, resolved=found)
     judged: list[tuple[Judged, ToolContext]] = []
     for call, subject in zip(calls, subjects, strict=True):
         if not isinstance(subject, Subject) or (subject.paths and not found):
             break
-        led = _led(subject, found)
-        request = request_of(session, call, led)
+        subject = led(subject, found)
+        request = request_of(session, call, subject)
         if call_hooks.concern(session, request):
             break
         try:
@@ -103,14 +102,14 @@ async def judge_unasked(session: Session, calls: Sequence[Call]) -> list[tuple[J
             break
         if decision.verdict is not Verdict.ALLOW:
             break
-        judged.append((Judged(call, _note(session, call, decision), led, bound=binding(call)), ctx))
+        judged.append((Judged(call, note(session, call, decision), subject, bound=binding(call)), ctx))
     return judged
 
 
 async def _look(session: Session, call: Call) -> Subject | Decision | None:
     """What one call is about, for its hooks."""
     await prepare([call])
-    return (await _resolve(session, [_subject(session, call)]))[0]
+    return (await resolve(session, [subject_of(session, call)]))[0]
 
 
 def refusal(decision: Decision) -> ToolResult:
@@ -120,50 +119,6 @@ def refusal(decision: Decision) -> ToolResult:
     return ToolResult(text, is_error=True, meta={"denied": True, "reason": decision.reason})
 
 
-def _subject(session: Session, call: Call) -> Subject | Decision | None:
-    if call.tool is None and call.refused is None:
-        return session.policy.hiding(call.use.name)
-    if call.tool is None or call.input is None:
-        return None
-    try:
-        return call.tool.subject(call.input, session.ctx)
-    except Exception as exc:  # noqa: BLE001 - a tool author's code; what cannot say its subject is not run
-        return Decision(Verdict.DENY, f"{call.tool.name} could not say what it would touch ({exc}).")
-
-
-async def _resolve(session: Session, subjects: Sequence[Subject | Decision | None]) -> list[Subject | Decision | None]:
-    paths = _paths(subjects)
-    if not paths:
-        return list(subjects)
-    found = await _leads(session, paths)
-    session.ctx.resolved = found
-    return [_led(subject, found) if isinstance(subject, Subject) else subject for subject in subjects]
-
-
-def _paths(subjects: Sequence[Subject | Decision | None]) -> list[str]:
-    return sorted({access.path for subject in subjects if isinstance(subject, Subject) for access in subject.paths})
-
-
-def _led(subject: Subject, found: Mapping[str, str]) -> Subject:
-    """The subject with where its paths lead."""
-    return replace(subject, paths=tuple(replace(access, resolved=found.get(access.path)) for access in subject.paths))
-
-
-async def _leads(session: Session, paths: Sequence[str]) -> dict[str, str]:
-    """Where paths lead; {} if what would tell was killed each time, and a policy allows little of what is not known."""
-    if session.proof is not None and (recorded := await session.proof.leads(session, paths)) is not None:
-        return recorded
-    for _ in range(RESOLVE_ATTEMPTS):
-        try:
-            found = {info.path: info.resolved for info in await session.sandbox.resolve(paths)}
-            if session.proof is not None:
-                session.proof.led(session, found)
-            return found
-        except OSError:  # what a command left behind got at the runner; the sandbox has another one by now
-            continue
-    return {}
-
-
 async def _decide(session: Session, hooked: Hooked, subject: Subject) -> Decision | Judged:
     """What becomes of a call; the whole of it where whoever was asked has put another input in its place."""
     call = hooked.call
@@ -171,22 +126,22 @@ async def _decide(session: Session, hooked: Hooked, subject: Subject) -> Decisio
     standing = _standing(session)
     decision = await _ruled(session, hooked, request)
     if decision.verdict is not Verdict.ASK:
-        return _note(session, call, decision)
+        return note(session, call, decision)
     answered = await _answered_by_hook(session, hooked, request, decision)
     if answered is not None:
-        return _note(session, call, answered, ApprovalAnswer(answered.verdict is Verdict.ALLOW, by="hook"))
+        return note(session, call, answered, ApprovalAnswer(answered.verdict is Verdict.ALLOW, by="hook"))
     if session.approver is None or Mode.DONT_ASK in session.modes:
-        return _note(session, call, _nobody(session, request, decision))
+        return note(session, call, _nobody(session, request, decision))
     try:
         async with session.rights.asking:
             if _standing(session) != standing:  # the person has said something meanwhile, to another agent's question
                 decision = await _ruled(session, hooked, request)
                 if decision.verdict is not Verdict.ASK:
-                    return _note(session, call, decision)
+                    return note(session, call, decision)
             return await _ask(session, session.approver, hooked, request, decision)
     except anyio.get_cancelled_exc_class():
         interrupted = Decision(Verdict.DENY, "the question was interrupted.")
-        _note(session, call, interrupted, ApprovalAnswer(False), counts=False)
+        note(session, call, interrupted, ApprovalAnswer(False), counts=False)
         raise
 
 
@@ -207,7 +162,7 @@ async def _ruled(session: Session, hooked: Hooked, request: PermissionRequest) -
     by_hook = hooked.decision
     if by_hook is not None and decision.verdict is not Verdict.DENY and by_hook.verdict >= decision.verdict:
         return by_hook
-    if decision.verdict is Verdict.ASK and by_hook is None and _remembered_as(request) in session.rights.allowed_inputs:
+    if decision.verdict is Verdict.ASK and by_hook is None and remembered_as(request) in session.rights.allowed_inputs:
         return Decision(Verdict.ALLOW, "allowed for this session by the person.")
     return decision
 
@@ -268,23 +223,23 @@ async def _ask(
     suggested = _suggested(session, request, decision)
     subject, asked = redactor.subject(request.subject), replace(decision, reason=redactor.text(decision.reason))
     question = ApprovalRequest(call.use.id, call.use.name, subject, shown, asked, suggested, session.agent_id)
-    _note_question(session, question, request.input_sha256)
+    note_question(session, question, request.input_sha256)
     try:
         answer = await approver(question)
     except NobodyAnswersError:
-        return _note(session, call, _nobody(session, request, decision))
+        return note(session, call, _nobody(session, request, decision))
     except Exception as exc:  # noqa: BLE001 - an approver that fails has not approved
         answer = ApprovalAnswer(False, reason=f"the approver failed ({type(exc).__name__}: {exc}).")
     if not isinstance(answer, ApprovalAnswer):
         answer = ApprovalAnswer(False, reason=f"the approver gave no answer but {type(answer).__name__}.")
     if answer.allow is not True:
         told = f"the person said no: {answer.reason}" if answer.reason else "the person said no."
-        return _note(session, call, replace(decision, verdict=Verdict.DENY, reason=told, for_model=None), answer)
+        return note(session, call, replace(decision, verdict=Verdict.DENY, reason=told, for_model=None), answer)
     if answer.updated_input is not None:
         return await _replaced(session, hooked, answer, answer.updated_input)
-    added = _remember(session, answer, suggested, request)
+    added = remember(session, answer, suggested, request)
     said_yes = replace(decision, verdict=Verdict.ALLOW, reason="the person said yes.", for_model=None)
-    return _note(session, call, said_yes, answer, saved_rules=added)
+    return note(session, call, said_yes, answer, saved_rules=added)
 
 
 async def _replaced(session: Session, hooked: Hooked, answer: ApprovalAnswer, fields: JsonObject) -> Judged:
@@ -295,18 +250,18 @@ async def _replaced(session: Session, hooked: Hooked, answer: ApprovalAnswer, fi
         fault = "it has the mark of a masked secret in it"
     if fault is not None:
         refused = Decision(Verdict.DENY, f"the answer gave an input that cannot be used: {fault}")
-        noted = _note(session, call, refused, ApprovalAnswer(False, by=answer.by))
+        noted = note(session, call, refused, ApprovalAnswer(False, by=answer.by))
         return Judged(call, noted, Subject(call.use.name), hooked.notes)
-    led = session.ctx.resolved
+    others = session.ctx.resolved
     again = await call_hooks.before(session, call, partial(_look, session))
     call, exact = again.call, binding(again.call)
     subject = await _look(session, call)
-    session.ctx.resolved = {**led, **session.ctx.resolved}  # the other calls of the batch have theirs in it
+    session.ctx.resolved = {**others, **session.ctx.resolved}  # the other calls of the batch have theirs in it
     shown = json.dumps(call.use.input, ensure_ascii=False)[:MAX_SHOWN_CHARS]
     notes = (*hooked.notes, *again.notes, prompt("engine/answer_rewrote").format(input=shown))
     if not isinstance(subject, Subject):
         refused = subject or Decision(Verdict.DENY, "the answer gave an input that is no valid call.")
-        noted = _note(session, call, refused, ApprovalAnswer(False, by=answer.by))
+        noted = note(session, call, refused, ApprovalAnswer(False, by=answer.by))
         return Judged(call, noted, Subject(call.use.name), notes)
     decision = await _ruled(session, again, request_of(session, call, subject))
     if decision.verdict is not Verdict.DENY:
@@ -314,83 +269,4 @@ async def _replaced(session: Session, hooked: Hooked, answer: ApprovalAnswer, fi
             decision, verdict=Verdict.ALLOW, reason="allowed with another input by who was asked.", for_model=None
         )
     said = ApprovalAnswer(decision.verdict is Verdict.ALLOW, by=answer.by)
-    return Judged(call, _note(session, call, decision, said), subject, notes, exact)
-
-
-def _remember(
-    session: Session, answer: ApprovalAnswer, suggested: tuple[str, ...], request: PermissionRequest
-) -> tuple[str, ...]:
-    """Keep a yes for longer than once: by the rules that were shown, which are returned, or by the exact call where
-    none fit. Never of what a person must be asked each time."""
-    if answer.scope not in ("session", "always") or request.subject.needs_person is not None:
-        return ()
-    if not suggested:
-        session.rights.allowed_inputs.add(_remembered_as(request))
-        return ()
-    for rule in suggested:
-        session.rights.policy = session.policy.with_allow(rule)
-        if answer.scope == "always" and session.save_rule is not None:
-            try:
-                session.save_rule(rule)
-            except PolicyError as exc:
-                text = f"{rule} holds for this session only: {exc}"
-                session.emit(Notice(agent_id=session.agent_id, level="warning", text=text))
-    return suggested
-
-
-def _remembered_as(request: PermissionRequest) -> str:
-    """The exact call: its input, the folder it starts in, where its paths lead. The same text elsewhere is another."""
-    return digest(request.tool, {"input": request.input_sha256, "subject": repr(request.subject)})
-
-
-def _note_question(session: Session, question: ApprovalRequest, input_sha256: str) -> None:
-    session.emit(
-        PermissionAsked(
-            agent_id=session.agent_id,
-            call_id=question.call_id,
-            tool=question.tool,
-            summary=question.subject.summary,
-            reason=question.decision.reason,
-            rule=question.decision.rule,
-            location=question.decision.location,
-            input_sha256=input_sha256,
-            suggested_rules=question.suggested_rules,
-        )
-    )
-
-
-def _note(
-    session: Session,
-    call: Call,
-    decision: Decision,
-    answer: ApprovalAnswer | None = None,
-    *,
-    saved_rules: tuple[str, ...] = (),
-    counts: bool = True,
-) -> Decision:
-    """Record a decision; `answer` is what was said where somebody was asked. A denial that `counts` is one of those
-    that the run ends with."""
-    session.emit(
-        PermissionDecided(
-            agent_id=session.agent_id,
-            call_id=call.use.id,
-            tool=call.use.name,
-            verdict=decision.verdict.name.lower(),
-            reason=decision.reason,
-            rule=decision.rule,
-            location=decision.location,
-            input_sha256=digest(call.use.name, call.use.input),
-            asked=answer is not None,
-            mode=session.modes[0].value,
-            layer=decision.layer,
-            hook=decision.hook,
-            answered_by=answer.by if answer is not None else None,
-            scope=answer.scope if answer is not None and answer.allow else None,
-            answer=answer.reason if answer is not None else None,
-            saved_rules=saved_rules,
-        )
-    )
-    if decision.verdict is Verdict.DENY and counts:
-        denial = {"tool_name": call.use.name, "tool_use_id": call.use.id, "tool_input": call.use.input}
-        session.deny({**denial, "reason": decision.reason, "rule": decision.rule})
-    return decision
+    return Judged(call, note(session, call, decision, said), subject, notes, exact)
