@@ -13,8 +13,8 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PLACES = {
-    "ApprovalAnswer": "engine.session",
-    "ApprovalRequest": "engine.session",
+    "ApprovalAnswer": "engine.approval",
+    "ApprovalRequest": "engine.approval",
     "HookAnswer": "engine.hook_answers",
     "HookEvent": "policy.hooks",
     "ProgramHook": "engine.hooks",

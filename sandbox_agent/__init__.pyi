@@ -5,10 +5,10 @@ from sandbox_agent.embedding.result import Result as Result
 from sandbox_agent.embedding.running import Run as Run
 from sandbox_agent.embedding.running import run as run
 from sandbox_agent.embedding.session import Session as Session
+from sandbox_agent.engine.approval import ApprovalAnswer as ApprovalAnswer
+from sandbox_agent.engine.approval import ApprovalRequest as ApprovalRequest
 from sandbox_agent.engine.hook_answers import HookAnswer as HookAnswer
 from sandbox_agent.engine.hooks import ProgramHook as ProgramHook
-from sandbox_agent.engine.session import ApprovalAnswer as ApprovalAnswer
-from sandbox_agent.engine.session import ApprovalRequest as ApprovalRequest
 from sandbox_agent.policy.hooks import HookEvent as HookEvent
 from sandbox_agent.policy.hooks import parse_matcher as parse_matcher
 from sandbox_agent.tools.base import Tool as Tool

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypedDict
 
 from sandbox_agent.config import DEFAULT_MODEL, RunConfig
+from sandbox_agent.engine.approval import Approver
 from sandbox_agent.engine.hooks import ProgramHook
-from sandbox_agent.engine.session import Approver
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.tools.base import Tool
 from sandbox_agent.tools.questions import Ask

@@ -17,11 +17,12 @@ import anyio
 import anyio.to_thread
 
 from sandbox_agent.engine import call_hooks, restarting
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest, Approver, NobodyAnswersError
 from sandbox_agent.engine.call_hooks import Hooked
 from sandbox_agent.engine.preparing import prepare
 from sandbox_agent.engine.requests import binding, request_of
 from sandbox_agent.engine.scheduler import Call
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Approver, NobodyAnswersError, Session
+from sandbox_agent.engine.session import Session
 from sandbox_agent.engine.subjects import leads, led, paths_of, resolve, subject_of
 from sandbox_agent.engine.verdicts import note, note_question, remember, remembered_as
 from sandbox_agent.policy.policy import Policy

@@ -23,6 +23,7 @@ from sandbox_agent.config import RunConfig, config_dir, sessions_dir
 from sandbox_agent.engine import acceptance, egress, offered, project_instructions, session_hooks
 from sandbox_agent.engine.agent_types import FOLDER as AGENT_TYPES
 from sandbox_agent.engine.agent_types import AgentType, load_agent_types
+from sandbox_agent.engine.approval import Approver
 from sandbox_agent.engine.beginning import begin, bound_disk, start, tell
 from sandbox_agent.engine.beside import Ground
 from sandbox_agent.engine.budget import Budget
@@ -42,7 +43,7 @@ from sandbox_agent.engine.recording import recording_of
 from sandbox_agent.engine.replaying import Replaying
 from sandbox_agent.engine.secrecy import Secrecy
 from sandbox_agent.engine.servers import named, servers_of, start_servers
-from sandbox_agent.engine.session import Approver, Rights, Session
+from sandbox_agent.engine.session import Rights, Session
 from sandbox_agent.engine.settling import settle_interrupted
 from sandbox_agent.engine.stage import late_sandbox, mask_of, open_workspace, stands_on
 from sandbox_agent.engine.subagents import Team

@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 
 from sandbox_agent.engine.agent_types import AgentType
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.engine.child import first_of
 from sandbox_agent.engine.locking import policy_in, types_in
 from sandbox_agent.engine.proof import changed_of, takes_lane
@@ -25,7 +26,7 @@ from sandbox_agent.engine.recorded_tree import base_of, tree_now
 from sandbox_agent.engine.recording import changes, decision_as_json, position, result_as_json
 from sandbox_agent.engine.replayed_model import ReplayedModel
 from sandbox_agent.engine.scheduler import Call
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
+from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ConfigError, ReplayMismatchError
 from sandbox_agent.events import Event, PermissionDecided, ToolFinished, UserMessage
 from sandbox_agent.models.base import Model

@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from sandbox_agent.config import RunConfig
 from sandbox_agent.engine import session_hooks
 from sandbox_agent.engine.answers import check_answer
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest, NobodyAnswersError
 from sandbox_agent.engine.child import without
 from sandbox_agent.engine.forking import fork
 from sandbox_agent.engine.history import interrupted
@@ -28,7 +29,7 @@ from sandbox_agent.engine.own_tools import pool_of
 from sandbox_agent.engine.previewing import SoFar, changes_so_far
 from sandbox_agent.engine.served_calls import Call, Errand, Served
 from sandbox_agent.engine.serving import CALLER, MAX_WAITING, listen, serve
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, NobodyAnswersError, Session
+from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ModelError, SandboxAgentError, SandboxError, ToolError
 from sandbox_agent.models.absent import AbsentModel
 from sandbox_agent.models.base import Answer

@@ -12,7 +12,8 @@ from typing import Any
 
 import anyio
 
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, NobodyAnswersError, Session
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest, NobodyAnswersError
+from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import SandboxAgentError, ToolError
 from sandbox_agent.types import JsonObject, ToolResult, ToolUse
 

@@ -17,10 +17,11 @@ import anyio.to_thread
 
 from sandbox_agent import registry
 from sandbox_agent.config import state_dir
+from sandbox_agent.engine.approval import ApprovalRequest, NobodyAnswersError
 from sandbox_agent.engine.beside import Ground, OwnContainer
 from sandbox_agent.engine.elicit import elicited
 from sandbox_agent.engine.hook_process import host_environment
-from sandbox_agent.engine.session import ApprovalRequest, NobodyAnswersError, Session
+from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import McpServerChanged, Notice, ToolProgress, ToolsOffered
 from sandbox_agent.events.redaction import Secret

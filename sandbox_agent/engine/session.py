@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -12,6 +11,7 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from sandbox_agent.engine import drifting, told
+from sandbox_agent.engine.approval import Approver
 from sandbox_agent.engine.budget import Budget
 from sandbox_agent.engine.checkpoints import Checkpoints
 from sandbox_agent.engine.disk import DiskLimit
@@ -24,6 +24,7 @@ from sandbox_agent.engine.proof import Proof
 from sandbox_agent.engine.queue import MessageQueue, Priority
 from sandbox_agent.engine.secrecy import Secrecy
 from sandbox_agent.engine.window import Window
+from sandbox_agent.engine.withdrawn import Withdrawn
 from sandbox_agent.errors import SandboxAgentError
 from sandbox_agent.events import ChangesApplied, Event, Notice, ReviewReady, UserMessage
 from sandbox_agent.models.base import Model
@@ -34,47 +35,10 @@ from sandbox_agent.sandboxes.base import Sandbox
 from sandbox_agent.tape import TapeWriter
 from sandbox_agent.tools.base import ToolContext
 from sandbox_agent.tools.pool import ToolPool
-from sandbox_agent.types import Decision, JsonObject, Limits, Mode, Subject
+from sandbox_agent.types import JsonObject, Limits, Mode
 from sandbox_agent.workspaces.base import ApplyOutcome, Change, Workspace
 from sandbox_agent.workspaces.hunks import Span
 from sandbox_agent.workspaces.stored import end_at
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalRequest:
-    """A question to the person: exactly what would run, one question for all parts of a command.
-
-    `suggested_rules` are the narrowest rules that together would allow it, one for each part that nothing covers; none
-    where no rules can. `agent_id` is who wants it: "main", or a sub-agent.
-    """
-
-    call_id: str
-    tool: str
-    subject: Subject
-    input: JsonObject
-    decision: Decision
-    suggested_rules: tuple[str, ...] = ()
-    agent_id: str = "main"
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalAnswer:
-    """The answer. `scope` is "once", "session" or "always"; `reason` goes to the model when refused; `by` says who
-    answered, for the record: "person", "hook", or "callback" of the embedding program. `updated_input` is what is to
-    run in place of what was asked about: it is judged anew, and a deny rule stands."""
-
-    allow: bool
-    scope: str = "once"
-    reason: str | None = None
-    by: str = field(default="callback", compare=False)
-    updated_input: JsonObject | None = None
-
-
-Approver = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer]]
-
-
-class NobodyAnswersError(Exception):
-    """Raised by an approver that has nobody to ask about this call, which is denied as where there is no approver."""
 
 
 class McpServers(Protocol):
@@ -117,33 +81,6 @@ class FormedAnswer(Protocol):
     def begin(self) -> None:
         """A new task begins, with no answer yet."""
         ...
-
-
-class Withdrawn:
-    """Calls of one agent that whoever made them wants no more, each by itself, while others of the same turn go on."""
-
-    def __init__(self) -> None:
-        self._ids: set[str] = set()
-        self._running: dict[str, anyio.CancelScope] = {}
-
-    def add(self, call_id: str) -> None:
-        """End the call, now or when its turn comes."""
-        self._ids.add(call_id)
-        if call_id in self._running:
-            self._running[call_id].cancel()
-
-    @contextmanager
-    def running(self, call_id: str) -> Iterator[anyio.CancelScope]:
-        """Run a call in here, unless, or until, it is wanted no more; the scope says so."""
-        with anyio.CancelScope() as scope:
-            self._running[call_id] = scope
-            if call_id in self._ids:
-                scope.cancel()
-            try:
-                yield scope
-            finally:
-                del self._running[call_id]
-                self._ids.discard(call_id)
 
 
 BACKGROUND_WAIT_S = 600.0

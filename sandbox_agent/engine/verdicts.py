@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.engine.requests import digest
 from sandbox_agent.engine.scheduler import Call
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
+from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import Notice, PermissionAsked, PermissionDecided
 from sandbox_agent.types import Decision, PermissionRequest, Verdict

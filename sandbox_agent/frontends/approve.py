@@ -7,7 +7,7 @@ from __future__ import annotations
 import anyio
 from rich.text import Text
 
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.frontends import words
 from sandbox_agent.frontends.exact_view import ExactView, marked, view
 from sandbox_agent.frontends.sanitise import exact, sanitise

@@ -14,10 +14,11 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
+from sandbox_agent.engine.approval import Approver
 from sandbox_agent.engine.late import LateSandbox
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.loop import run
-from sandbox_agent.engine.session import Approver, Rights, Session
+from sandbox_agent.engine.session import Rights, Session
 from sandbox_agent.events import Event, PermissionDecided, RunFinished, ToolFinished, ToolResultsMessage
 from sandbox_agent.models.base import ModelRequest
 from sandbox_agent.models.outgoing import request_body

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 
 from sandbox_agent.cli.mcp.serving import answer
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.engine.served_calls import Call
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.mcp.listening import HOST, PATH, listening_socket, serve_http
 from sandbox_agent.mcp.serve import Service
 from sandbox_agent.types import Decision, JsonObject, Subject, ToolResult, Verdict

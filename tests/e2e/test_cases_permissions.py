@@ -10,7 +10,7 @@ import pytest
 from case_rig import Desk, bash, started, use
 from program import Program
 
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.policy import saved
 from sandbox_agent.policy.load import Places, load_policy, parse_policy, run_policy
 from sandbox_agent.policy.policy import Policy

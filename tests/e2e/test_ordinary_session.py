@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from case_rig import Desk, bash, started, use
 
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.policy.load import load_policy
 from sandbox_agent.types import Mode
 

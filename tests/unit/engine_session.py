@@ -10,9 +10,10 @@ from typing import Any
 
 import anyio
 
+from sandbox_agent.engine.approval import Approver
 from sandbox_agent.engine.lock import SessionLock
 from sandbox_agent.engine.loop import run
-from sandbox_agent.engine.session import Approver, Rights, Session
+from sandbox_agent.engine.session import Rights, Session
 from sandbox_agent.events import Event, RunFinished, ToolFinished
 from sandbox_agent.models.base import Model, ModelRequest
 from sandbox_agent.models.scripted import FunctionModel, ScriptedModel

@@ -17,8 +17,8 @@ from pydantic import BaseModel
 import sandbox_agent
 from sandbox_agent.config import RunConfig
 from sandbox_agent.embedding.options import Options, config_of
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.engine.own_tools import pool_of, told
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.errors import ConfigError, SandboxUnavailableError, ToolError
 from sandbox_agent.events import PermissionDecided
 from sandbox_agent.policy.load import load_policy

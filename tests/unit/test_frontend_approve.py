@@ -10,7 +10,7 @@ import anyio
 import pytest
 from frontend_person import END_OF_INPUT, person
 
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.frontends.approve import ConsoleApprover
 from sandbox_agent.frontends.terminal import Terminal
 from sandbox_agent.types import Decision, JsonObject, PathAccess, Subject, Verdict

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from engine_session import Named, finished, make_session, make_tool, of, play, read_like, results, use
 
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest, Approver
 from sandbox_agent.engine.requests import digest
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Approver
 from sandbox_agent.events import PermissionDecided, ToolStarted
 from sandbox_agent.policy.load import load_policy
 from sandbox_agent.sandboxes.base import PathInfo

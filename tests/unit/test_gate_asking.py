@@ -9,7 +9,8 @@ import anyio
 import pytest
 from engine_session import finished, make_session, make_tool, of, play, results, use
 
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Approver, Session
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest, Approver
+from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import Notice, PermissionDecided, ToolStarted
 from sandbox_agent.policy.load import load_policy

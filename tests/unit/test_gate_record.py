@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from engine_session import make_session, make_tool, of, play, use
 
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.engine.requests import digest
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.events import PermissionAsked, PermissionDecided
 from sandbox_agent.policy.load import load_policy
 

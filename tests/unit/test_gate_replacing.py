@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from engine_session import finished, make_session, make_tool, of, play, results, use
 
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.events import PermissionDecided
 from sandbox_agent.policy.load import load_policy
 from sandbox_agent.tools.base import ToolContext

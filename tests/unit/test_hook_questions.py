@@ -11,9 +11,9 @@ import pytest
 from engine_session import make_tool, of, play, results, use
 from hook_rig import ASKED, ECHO, PRE, TURNS, hook, hooked, saying
 
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.engine.hook_answers import HookAnswer
 from sandbox_agent.engine.hooks import ProgramHook
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.events import HookRan, PermissionDecided, ToolStarted
 from sandbox_agent.policy.hooks import HookEvent, parse_matcher
 from sandbox_agent.policy.load import load_policy

@@ -10,8 +10,8 @@ import pytest
 from engine_session import finished, make_tool, of, play, read_like, results, use
 from hook_rig import ASKED, DONE, ECHO, POST, PRE, TURNS, changing, hook, hooked, saying
 
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.engine.requests import digest
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.events import AssistantMessage, HookRan, Notice, PermissionDecided, ToolStarted
 from sandbox_agent.policy.hooks import HookEvent
 from sandbox_agent.policy.load import load_policy

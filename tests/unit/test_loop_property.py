@@ -15,10 +15,11 @@ from engine_session import Named, make_tool, of, play, read_like, use
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.engine.history import fold, repair
 from sandbox_agent.engine.loop import run
 from sandbox_agent.engine.queue import Priority
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
+from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ModelRejectedError, ToolError
 from sandbox_agent.events import AgentFinished, AgentStarted, Event, JobFinished, JobStarted, RunFinished
 from sandbox_agent.models.base import Answer, ModelRequest

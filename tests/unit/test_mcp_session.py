@@ -15,9 +15,10 @@ from engine_session import make_session, make_tool, of, play, recorded, results,
 from mcp_rig import hostile
 
 from sandbox_agent.engine import servers as engine_servers
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest, NobodyAnswersError
 from sandbox_agent.engine.child import without
 from sandbox_agent.engine.servers import start_servers
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, NobodyAnswersError, Session
+from sandbox_agent.engine.session import Session
 from sandbox_agent.events import McpServerChanged, Notice, ToolsOffered
 from sandbox_agent.models.base import ModelRequest
 from sandbox_agent.policy.load import load_policy

@@ -12,7 +12,7 @@ import pytest
 from engine_session import finished, make_session, make_tool, of, play, results, use
 
 from sandbox_agent.engine import offered
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.events import CallEffects, PermissionDecided
 from sandbox_agent.policy.load import load_policy
 from sandbox_agent.prompts import prompt

@@ -11,7 +11,7 @@ import pytest
 from engine_session import make_session, make_tool, of, play, use
 from hook_rig import PRE, changing, hook, hooked
 
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.engine.shell_jobs import ShellDesk
 from sandbox_agent.events import Event, ToolStarted
 from sandbox_agent.policy.load import load_policy

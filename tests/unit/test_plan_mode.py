@@ -9,9 +9,10 @@ import pytest
 from engine_session import finished, make_session, make_tool, of, play, read_like, recorded, results, use
 
 from sandbox_agent.engine import offered, planning, steering
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.engine.past import load_past
 from sandbox_agent.engine.planning import told_at_start
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
+from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import ModeChanged, PermissionDecided, UserMessage
 from sandbox_agent.policy.load import load_policy, parse_policy

@@ -13,12 +13,13 @@ from agents_rig import heard
 from engine_session import Named, finished, make_session, make_tool, play, read_like, strict, use
 
 from sandbox_agent.engine import session_hooks
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.engine.history import INTERRUPTED
 from sandbox_agent.engine.hooks import ProgramHook
 from sandbox_agent.engine.jobs import Ending
 from sandbox_agent.engine.loop import run
 from sandbox_agent.engine.queue import Priority
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
+from sandbox_agent.engine.session import Session
 from sandbox_agent.events import AssistantMessage, Event, Notice, ToolFinished, ToolResultsMessage
 from sandbox_agent.models.base import ModelEvent, ModelRequest, TextPiece
 from sandbox_agent.models.script_file import Turn

@@ -11,7 +11,8 @@ import pytest
 from engine_session import finished, make_session, make_tool, play, recorded, results, use
 from sdk_wire_rig import connected, state_of
 
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
+from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.events import Notice
 from sandbox_agent.frontends.sdk.asking import Callback

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from sdk_wire_rig import answered, connected, state_of
 
-from sandbox_agent.engine.session import ApprovalRequest
+from sandbox_agent.engine.approval import ApprovalRequest
 from sandbox_agent.events import RunFinished
 from sandbox_agent.frontends.sdk.asking import Callback
 from sandbox_agent.frontends.sdk.incoming import listen

@@ -11,9 +11,9 @@ from engine_session import make_tool, of, read_like, recorded
 from served_rig import Rig
 
 from sandbox_agent.engine import served, served_calls
+from sandbox_agent.engine.approval import ApprovalAnswer
 from sandbox_agent.engine.queue import Priority
 from sandbox_agent.engine.served_calls import Call
-from sandbox_agent.engine.session import ApprovalAnswer
 from sandbox_agent.errors import SandboxError, ToolError
 from sandbox_agent.events import AssistantMessage, RunFinished
 from sandbox_agent.policy.load import load_policy

@@ -10,9 +10,9 @@ from agents_rig import make_team, say, task, tools
 from engine_session import Named, finished, make_tool, of, play, results, use
 
 from sandbox_agent.engine import session_hooks
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.engine.hooks import ProgramHook
 from sandbox_agent.engine.queue import Priority
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.events import AgentFinished, Event, PermissionAsked, PermissionDecided, ToolStarted
 from sandbox_agent.models.base import ModelRequest
 from sandbox_agent.policy.hooks import HookEvent

@@ -18,9 +18,9 @@ import anyio.to_thread
 from sandbox_agent import registry
 from sandbox_agent.cli.faults import say
 from sandbox_agent.config import RunConfig
+from sandbox_agent.engine.approval import ApprovalAnswer
 from sandbox_agent.engine.open import bare, reachable_engine
 from sandbox_agent.engine.served import Desk, open_desk
-from sandbox_agent.engine.session import ApprovalAnswer
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.frontends.sanitise import sanitise
 from sandbox_agent.types import Mode

@@ -15,9 +15,10 @@ import click
 
 from sandbox_agent.cli.faults import say
 from sandbox_agent.config import RunConfig, sessions_dir
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
 from sandbox_agent.engine.open import open_session, policy_of
 from sandbox_agent.engine.servers import servers_named
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
+from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import ConfigError
 from sandbox_agent.events import McpServerChanged, Notice
 from sandbox_agent.frontends.sanitise import sanitise

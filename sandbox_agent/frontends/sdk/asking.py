@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sandbox_agent.engine.session import ApprovalAnswer, ApprovalRequest, Session
+from sandbox_agent.engine.approval import ApprovalAnswer, ApprovalRequest
+from sandbox_agent.engine.session import Session
 from sandbox_agent.errors import PolicyError
 from sandbox_agent.frontends.sdk import updates
 from sandbox_agent.frontends.sdk.wire import NoAnswerError, Wire
