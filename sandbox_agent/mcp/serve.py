@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import anyio
 import mcp_types as types
@@ -16,6 +15,8 @@ from mcp.server import Server, ServerRequestContext
 
 from sandbox_agent import __version__
 from sandbox_agent.errors import SandboxAgentError, ToolError
+from sandbox_agent.mcp.desk import Desk
+from sandbox_agent.mcp.errands import SESSION_ID, carry_out, errands, text_of
 from sandbox_agent.prompts import prompt
 from sandbox_agent.types import JsonObject, ToolResult
 
@@ -26,13 +27,8 @@ PROGRESS_S = 5.0
 """Between two words to a client whose call still runs: many give a call up that says nothing for a minute."""
 
 MAX_OPEN_QUESTIONS = 100
-MAX_DIFF_CHARS = 100_000
 
 _READ_ONLY = ("Read", "Grep", "Glob", "TaskOutput", "SessionList", "SessionDiff")
-_SESSION_ID: JsonObject = {
-    "type": "string",
-    "description": "The session to use, from SessionCreate or SessionFork. Left out: the first one.",
-}
 _ANSWER: JsonObject = {
     "type": "object",
     "properties": {
@@ -46,66 +42,6 @@ _ANSWER: JsonObject = {
     },
     "required": ["answer"],
 }
-
-
-class Pending(Protocol):
-    """A call at the desk, see `engine.served_calls.Call`."""
-
-    question: Any
-    result: ToolResult | None
-
-    async def news(self) -> None:
-        """Wait until there is a question or a result."""
-        ...
-
-
-class Desk(Protocol):
-    """Who does the work, see `engine.served.Desk`."""
-
-    allow_apply: bool
-    folders: dict[str, Any]
-
-    @property
-    def default(self) -> str | None:
-        """The session of calls that name none."""
-        ...
-
-    @property
-    def sessions(self) -> Sequence[Any]:
-        """Those that are open."""
-        ...
-
-    def definitions(self) -> list[JsonObject]:
-        """The tools."""
-        ...
-
-    async def submit(self, name: str, given: JsonObject, session_id: str | None, *, can_ask: bool) -> Any:
-        """Take a call."""
-        ...
-
-    def withdraw(self, call: Any) -> None:
-        """End a call."""
-        ...
-
-    async def create(self, folder: str | None) -> Any:
-        """Open a session."""
-        ...
-
-    async def fork(self, session_id: str | None, step: int | None) -> Any:
-        """Open a session at a step of another one."""
-        ...
-
-    async def diff(self, session_id: str | None) -> Any:
-        """What a session changed."""
-        ...
-
-    async def apply(self, session_id: str | None, paths: Sequence[str] | None) -> Any:
-        """Bring it to the folder."""
-        ...
-
-    async def end(self, session_id: str) -> None:
-        """End a session."""
-        ...
 
 
 Answered = Callable[[str | None, str | None], Any]
@@ -128,7 +64,7 @@ class Service:
         self._answered = answered
         self._shown = shown
         self._definitions = {str(one["name"]): one for one in desk.definitions()}
-        self._errands = _errands(desk, shown)
+        self._errands = errands(desk, shown)
         self._asked: OrderedDict[str, Any] = OrderedDict()
         """Calls that wait for the answer of a person, by the state that the client brings back with it."""
         self.server: Server[Any] = Server(
@@ -150,10 +86,10 @@ class Service:
         given: JsonObject = dict(params.arguments or {})
         try:
             if params.name in self._errands:
-                return await _errand(self._errands[params.name], given)
+                return _told(await carry_out(self._errands[params.name], given))
             if params.name not in self._definitions:
                 raise MCPError(types.INVALID_PARAMS, f"there is no tool {self._shown(params.name)[:100]!r}")
-            session_id = _text(given.pop("session_id", None), "session_id")
+            session_id = text_of(given.pop("session_id", None), "session_id")
             if params.request_state is not None:
                 call = self._asked.pop(params.request_state, None)
                 if call is None:
@@ -239,7 +175,7 @@ def _can_ask(ctx: Context) -> bool:
 
 def _with_session(definition: JsonObject) -> JsonObject:
     schema = definition["input_schema"]
-    properties = {**schema.get("properties", {}), "session_id": _SESSION_ID}
+    properties = {**schema.get("properties", {}), "session_id": SESSION_ID}
     return {**definition, "input_schema": {**schema, "properties": properties}}
 
 
@@ -275,97 +211,3 @@ def _block(block: Mapping[str, Any]) -> types.ContentBlock:
 
 def _told(text: str, *, is_error: bool = False) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=is_error)
-
-
-Errand = tuple[JsonObject, Callable[[JsonObject], Awaitable[str]]]
-
-
-async def _errand(errand: Errand, given: JsonObject) -> types.CallToolResult:
-    definition, do = errand
-    schema = definition["input_schema"]
-    unknown = sorted(given.keys() - schema["properties"].keys())
-    missing = sorted(set(schema.get("required", ())) - given.keys())
-    if unknown or missing:
-        wrong = f"has no input {unknown[0]!r}" if unknown else f"needs {missing[0]}"
-        raise ToolError(f"{definition['name']} {wrong}")
-    return _told(await do(given))
-
-
-def _errands(desk: Desk, shown: Callable[[str], str]) -> dict[str, Errand]:
-    """What can be done with sessions."""
-
-    async def listed(given: JsonObject) -> str:
-        lines = [
-            f"{one.id}  {shown(str(one.session.workspace.host))}  {one.calls} calls"
-            + ("  (the one that calls without session_id go to)" if one.id == desk.default else "")
-            for one in desk.sessions
-        ]
-        return "\n".join(lines) or "No session is open; the first call opens one."
-
-    async def created(given: JsonObject) -> str:
-        made = await desk.create(_text(given.get("folder"), "folder"))
-        return f"session_id: {made.id}"
-
-    async def forked(given: JsonObject) -> str:
-        step = given.get("step")
-        if step is not None and (not isinstance(step, int) or isinstance(step, bool) or step < 0):
-            raise ToolError("step is a number from 0 on")
-        made = await desk.fork(_text(given.get("session_id"), "session_id"), step)
-        return f"session_id: {made.id}"
-
-    async def differed(given: JsonObject) -> str:
-        found = await desk.diff(_text(given.get("session_id"), "session_id"))
-        parts = [str(one["diff"]) if one.get("diff") else f"{one['kind']}: {one['path']}" for one in found.changes]
-        text = shown("\n".join(part.rstrip("\n") for part in parts))
-        if len(text) > MAX_DIFF_CHARS:
-            text = f"{text[:MAX_DIFF_CHARS]}\n[... shown are {MAX_DIFF_CHARS:,} of {len(text):,} characters]"
-        return text or "Nothing is changed."
-
-    async def applied(given: JsonObject) -> str:
-        paths = given.get("paths")
-        if paths is not None and not (isinstance(paths, list) and all(isinstance(path, str) for path in paths)):
-            raise ToolError("paths is a list of paths")
-        outcome = await desk.apply(_text(given.get("session_id"), "session_id"), paths)
-        lines = [f"applied: {path}" for path in outcome.applied]
-        lines += [f"applied in part: {path}" for path in outcome.partial]
-        lines += [f"not applied: {path} ({why})" for path, why in {**outcome.withheld, **outcome.conflicts}.items()]
-        lines.append("The session has ended with this; the next call opens another one.")
-        return shown("\n".join(lines))
-
-    async def ended(given: JsonObject) -> str:
-        session_id = _text(given["session_id"], "session_id") or ""
-        await desk.end(session_id)
-        return f"Session {session_id} has ended. What it changed is kept: sandbox-agent diff {session_id}"
-
-    session, folders = {"session_id": _SESSION_ID}, {"type": "string", "enum": list(desk.folders)}
-    found: list[Errand] = [
-        (_errand_tool("SessionList"), listed),
-        (_errand_tool("SessionCreate", {"folder": {**folders, "description": "Left out: the first one."}}), created),
-        (
-            _errand_tool(
-                "SessionFork",
-                {**session, "step": {"type": "integer", "minimum": 0, "description": "Left out: as it is now."}},
-            ),
-            forked,
-        ),
-        (_errand_tool("SessionDiff", session), differed),
-        (_errand_tool("SessionClose", {"session_id": {"type": "string"}}, ("session_id",)), ended),
-    ]
-    if desk.allow_apply:
-        paths = {"type": "array", "items": {"type": "string"}, "description": "Of SessionDiff. Left out: all."}
-        found.append((_errand_tool("SessionApply", {**session, "paths": paths}), applied))
-    return {str(definition["name"]): (definition, do) for definition, do in found}
-
-
-def _errand_tool(name: str, properties: JsonObject | None = None, required: Sequence[str] = ()) -> JsonObject:
-    schema: JsonObject = {"type": "object", "properties": properties or {}, "additionalProperties": False}
-    if required:
-        schema["required"] = list(required)
-    page = re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
-    return {"name": name, "description": prompt(f"served/{page}"), "input_schema": schema}
-
-
-def _text(value: object, name: str) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise ToolError(f"{name} is a string")
-    return value
