@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 import aiodocker
@@ -32,9 +33,8 @@ class ExecStream:
             raise BrokenPipeError(str(exc)) from exc
 
     def send_eof(self) -> None:
-        """Close its stdin. aiodocker has no public way, so this reaches for the transport under it."""
-        response = self._stream._resp
-        transport = None if response is None or response.connection is None else response.connection.transport
+        """Close its stdin."""
+        transport = self._transport()
         if transport is not None and transport.can_write_eof():
             transport.write_eof()
 
@@ -71,10 +71,19 @@ class ExecStream:
         return " ".join("".join(char if char.isprintable() else " " for char in text).split())[-300:]
 
     async def aclose(self) -> None:
+        """Let go of it. What was sent and not taken yet is dropped: its connection would else stay until it is."""
         if not self._closed:
             self._closed = True
+            transport = self._transport()
             with anyio.CancelScope(shield=True):
                 await self._stream.close()
+            if transport is not None and transport.get_write_buffer_size():
+                transport.abort()
+
+    def _transport(self) -> asyncio.Transport | None:
+        """What is under it; aiodocker has no public way there."""
+        response = self._stream._resp
+        return None if response is None or response.connection is None else response.connection.transport
 
 
 async def open_exec(
