@@ -27,7 +27,7 @@ from sandbox_agent.workspaces.walked import (
     parse_gone,
 )
 
-CHECKPOINT_BYTES = 512 * MIB
+CHECKPOINT_BYTES = 256 * MIB
 """What one checkpoint may add to the store, holes not counted; and what it may read for that, the same content again
 counted, and holes to an eighth: the next call waits for it."""
 
